@@ -1,7 +1,6 @@
-"""The JSON Schema of an answer: what a page can show as a form, and nothing more.
+"""The subset of JSON Schema for answers: the keywords that a page can show as a form.
 
-Only words that are understood here are taken, so that a schema never promises a check that nobody
-makes.
+A schema with any other keyword is refused, so that no schema promises a check that is not made.
 """
 
 import json
@@ -11,7 +10,7 @@ from typing import Any, Final
 from headway.core.errors import InvalidInput
 
 Mismatch = tuple[str, str]
-"""The place, and the problem."""
+"""The path of the value, and the problem."""
 
 
 def _is_number(value: Any) -> bool:
@@ -30,79 +29,84 @@ _TYPES: Final[Mapping[str, Callable[[Any], bool]]] = {
 _ANNOTATIONS: Final = frozenset(
     {"$schema", "title", "description", "default", "examples", "format", "x-order"}
 )
-"""For whoever draws the form: they check nothing."""
+"""Keywords for the page that shows the form. They check nothing."""
 
 
 def check_schema(schema: Any, *, field: str = "schema") -> None:
-    """InvalidInput that names the first thing in `schema` that cannot be used."""
+    """Raise InvalidInput with the first keyword of `schema` that is invalid or not supported."""
     if not isinstance(schema, dict):
         raise InvalidInput(field, "must be an object")
-    for word, said in schema.items():
-        if word in _ANNOTATIONS:
+    for keyword, value in schema.items():
+        if keyword in _ANNOTATIONS:
             continue
-        check = _KEYWORD_CHECKS.get(word)
+        check = _KEYWORD_CHECKS.get(keyword)
         if check is None:
-            known = ", ".join(sorted(_KEYWORD_CHECKS))
-            raise InvalidInput(f"{field}.{word}", f"is not understood; known are {known}")
-        problem = check(said, f"{field}.{word}")
-        if problem is not None:
-            raise InvalidInput(f"{field}.{word}", problem)
+            supported = ", ".join(sorted(_KEYWORD_CHECKS))
+            problem = f"is not a supported keyword; supported keywords: {supported}"
+            raise InvalidInput(f"{field}.{keyword}", problem)
+        mismatch = check(value, f"{field}.{keyword}")
+        if mismatch is not None:
+            raise InvalidInput(f"{field}.{keyword}", mismatch)
 
 
 def find_mismatch(
     schema: Mapping[str, Any], value: Any, *, field: str = "answer"
 ) -> Mismatch | None:
-    """The first place at which `value` does not fit `schema`, which was checked; None: it fits."""
-    fault = _find_own_mismatch(schema, value, field)
-    if fault is not None:
-        return fault
+    """Return the first mismatch of `value` with `schema`, or None if it matches.
+
+    The schema must have passed `check_schema`.
+    """
+    mismatch = _find_own_mismatch(schema, value, field)
+    if mismatch is not None:
+        return mismatch
     if isinstance(value, dict):
         return _find_member_mismatch(schema, value, field)
     if isinstance(value, list) and "items" in schema:
         for index, item in enumerate(value):
-            fault = find_mismatch(schema["items"], item, field=f"{field}[{index}]")
-            if fault is not None:
-                return fault
+            mismatch = find_mismatch(schema["items"], item, field=f"{field}[{index}]")
+            if mismatch is not None:
+                return mismatch
     return None
 
 
-def _find_own_mismatch(schema: Mapping[str, Any], value: Any, place: str) -> Mismatch | None:
+def _find_own_mismatch(schema: Mapping[str, Any], value: Any, path: str) -> Mismatch | None:
+    """Return the first mismatch of the value itself, without its members and items."""
     types = schema.get("type", [])
     types = [types] if isinstance(types, str) else types
     if types and not any(_TYPES[name](value) for name in types):
-        return place, f"must be of type {' or '.join(types)}"
-    if "enum" in schema and not any(_is_equal(value, one) for one in schema["enum"]):
-        return place, f"must be one of: {', '.join(map(_to_json, schema['enum']))}"
+        return path, f"must be of type {' or '.join(types)}"
+    if "enum" in schema and not any(_is_equal(value, option) for option in schema["enum"]):
+        return path, f"must be one of: {', '.join(map(_to_json, schema['enum']))}"
     if "const" in schema and not _is_equal(value, schema["const"]):
-        return place, f"must be {_to_json(schema['const'])}"
-    if "anyOf" in schema and all(find_mismatch(one, value) is not None for one in schema["anyOf"]):
-        return place, "fits none of what it may be"
-    for word, (measure, is_right, problem) in _LIMITS.items():
+        return path, f"must be {_to_json(schema['const'])}"
+    if "anyOf" in schema and all(find_mismatch(option, value) for option in schema["anyOf"]):
+        return path, "does not match any allowed schema"
+    for keyword, (measure, is_within, problem) in _LIMITS.items():
         size = measure(value)
-        if word in schema and size is not None and not is_right(size, schema[word]):
-            return place, problem.format(schema[word])
+        if keyword in schema and size is not None and not is_within(size, schema[keyword]):
+            return path, problem.format(schema[keyword])
     return None
 
 
 def _find_member_mismatch(
-    schema: Mapping[str, Any], value: Mapping[str, Any], place: str
+    schema: Mapping[str, Any], value: Mapping[str, Any], path: str
 ) -> Mismatch | None:
     properties = schema.get("properties", {})
     for name in schema.get("required", ()):
         if name not in value:
-            return f"{place}.{name}", "is missing"
+            return f"{path}.{name}", "is missing"
     for name, member in value.items():
         if name in properties:
-            fault = find_mismatch(properties[name], member, field=f"{place}.{name}")
-            if fault is not None:
-                return fault
+            mismatch = find_mismatch(properties[name], member, field=f"{path}.{name}")
+            if mismatch is not None:
+                return mismatch
         elif schema.get("additionalProperties", True) is False:
-            return f"{place}.{name}", "is not asked for"
+            return f"{path}.{name}", "is not allowed"
     return None
 
 
-def _is_equal(one: Any, other: Any) -> bool:
-    return _to_json(one) == _to_json(other)  # In Python, but not in JSON, true equals 1.
+def _is_equal(first: Any, second: Any) -> bool:
+    return _to_json(first) == _to_json(second)  # In Python, unlike in JSON, True equals 1.
 
 
 def _to_json(value: Any) -> str:
@@ -143,48 +147,48 @@ _LIMITS: Final[Mapping[str, tuple[Callable[[Any], Any], Callable[[Any, Any], boo
 }
 
 
-def _check_type(said: Any, _: str) -> str | None:
-    names = [said] if isinstance(said, str) else said
-    is_known = isinstance(names, list) and names and all(name in _TYPES for name in names)
-    return None if is_known else f"must be one or a list of: {', '.join(_TYPES)}"
+def _check_type(value: Any, _: str) -> str | None:
+    names = [value] if isinstance(value, str) else value
+    is_valid = isinstance(names, list) and names and all(name in _TYPES for name in names)
+    return None if is_valid else f"must be one of these, or a list of them: {', '.join(_TYPES)}"
 
 
-def _check_properties(said: Any, place: str) -> str | None:
-    if not isinstance(said, dict):
+def _check_properties(value: Any, path: str) -> str | None:
+    if not isinstance(value, dict):
         return "must be an object"
-    for name, schema in said.items():
-        check_schema(schema, field=f"{place}.{name}")
+    for name, schema in value.items():
+        check_schema(schema, field=f"{path}.{name}")
     return None
 
 
-def _check_any_of(said: Any, place: str) -> str | None:
-    if not isinstance(said, list) or not said:
+def _check_any_of(value: Any, path: str) -> str | None:
+    if not isinstance(value, list) or not value:
         return "must be a list of schemas"
-    for index, schema in enumerate(said):
-        check_schema(schema, field=f"{place}[{index}]")
+    for index, schema in enumerate(value):
+        check_schema(schema, field=f"{path}[{index}]")
     return None
 
 
-def _check_items(said: Any, place: str) -> str | None:
-    check_schema(said, field=place)
+def _check_items(value: Any, path: str) -> str | None:
+    check_schema(value, field=path)
     return None
 
 
-def _check_required(said: Any, _: str) -> str | None:
-    is_right = isinstance(said, list) and all(isinstance(name, str) for name in said)
-    return None if is_right else "must be a list of names"
+def _check_required(value: Any, _: str) -> str | None:
+    is_valid = isinstance(value, list) and all(isinstance(name, str) for name in value)
+    return None if is_valid else "must be a list of names"
 
 
-def _check_flag(said: Any, _: str) -> str | None:
-    return None if isinstance(said, bool) else "must be true or false"
+def _check_flag(value: Any, _: str) -> str | None:
+    return None if isinstance(value, bool) else "must be true or false"
 
 
-def _check_list(said: Any, _: str) -> str | None:
-    return None if isinstance(said, list) and said else "must be a list that is not empty"
+def _check_list(value: Any, _: str) -> str | None:
+    return None if isinstance(value, list) and value else "must be a non-empty list"
 
 
-def _check_number(said: Any, _: str) -> str | None:
-    return None if _is_number(said) else "must be a number"
+def _check_number(value: Any, _: str) -> str | None:
+    return None if _is_number(value) else "must be a number"
 
 
 _KEYWORD_CHECKS: Final[Mapping[str, Callable[[Any, str], str | None]]] = {

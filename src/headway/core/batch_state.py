@@ -1,8 +1,8 @@
-"""What a batch of commands has locked: decisions read it, and write their changes into it.
+"""The rows that a batch of commands has locked, and the changes that it decides.
 
-The store loads a World, lets each command decide in turn, and writes what has changed in one
-transaction. A command sees the effects of those before it in the batch, so a batch behaves exactly
-as its commands would one by one. Nothing here does I/O.
+The store loads a BatchState, lets each command decide in turn, and writes the changes in one
+transaction. A command sees the effects of the earlier commands of the batch, so a batch has the
+same result as its commands applied one by one. Nothing here does I/O.
 """
 
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple, Protocol
 
 from headway.core.document import NULL, Document, encode_document
 from headway.core.flow.engine.records import FlowChanges, LoadedTasks, SavedFlow
-from headway.core.ids import InstanceId, Instant, Key, LaneName, RunId
+from headway.core.ids import Flag, InstanceId, Instant, Key, LaneName, RunId
 from headway.core.lane_row import LaneRow
 from headway.core.run.deadlines import apply_changes
 from headway.core.run.events import Event, EventType, state_payload
@@ -28,7 +28,7 @@ from headway.core.worker.saved_worker import SavedWorker
 MESSAGE: Final = "message"
 """The kind of an inbox item that a person or a program has sent to a job."""
 CARRIED_GENERATION: Final = 0
-"""The `consumed_generation` of a message that was carried to a replacing run. Claims begin at 1."""
+"""The `consumed_generation` of a message carried to a replacing run. Claims start at 1."""
 UNREAD_SHOWN_COUNT_MAX: Final = 20
 UNREAD_SHOWN_LENGTH_MAX: Final = 65_536
 """Limits of the events that report unread messages and answers."""
@@ -37,12 +37,12 @@ UNREAD_SHOWN_LENGTH_MAX: Final = 65_536
 class Instance(NamedTuple):
     id: InstanceId
     lease_expires_at: Instant
-    is_dead: int
+    is_dead: Flag
     host: str
     pid: int
     started_at: Instant
     life_lock: str | None = None
-    """The name of the lock that its process holds while it lives, if it holds one."""
+    """The name of the lock that its process holds while it runs, or None if it holds none."""
 
 
 class InboxItem(NamedTuple):
@@ -54,11 +54,11 @@ class InboxItem(NamedTuple):
     by: str
     at: Instant
     consumed_generation: int | None
-    """The generation that consumed it, or CARRIED."""
+    """The generation that consumed it, or CARRIED_GENERATION. None while it is unread."""
 
 
 class Interrupt(NamedTuple):
-    """What a job asks people, until it is closed."""
+    """A question of a job to people. The row exists until the question is closed."""
 
     run_id: RunId
     call_id: str
@@ -67,18 +67,18 @@ class Interrupt(NamedTuple):
     question: Document
     asked_at: Instant
     answer_deadline_at: Instant
-    """When whoever asks will wait no longer."""
+    """When the job stops waiting for an answer."""
     answer_schema: Document | None
-    """What an answer must look like."""
+    """A JSON Schema that an answer must match."""
     default_answer: Document | None
-    """What counts when nobody answers in time; None: a no."""
+    """The answer that counts if there is none in time. None is a denial."""
     answer: Document | None
     answered_by: str | None
     answered_at: Instant | None
 
 
 class SavedKey(NamedTuple):
-    """The row of a key: what a person has entered for its next run."""
+    """The saved row of a key: the job and parameters that a person entered for its next run."""
 
     key: Key
     job: str
@@ -88,7 +88,7 @@ class SavedKey(NamedTuple):
 
 
 class IdempotencyRecord(NamedTuple):
-    """The first answer to what carried an idempotency key."""
+    """The run of the first request with an idempotency key."""
 
     idempotency_key: str
     run_id: RunId
@@ -101,19 +101,19 @@ class LaneQueue:
     lane: LaneRow
     held_count: int = 0
     queued_count: int = 0
-    """Runs that have not started; counted only when the lane limits them."""
+    """Runs that have not started. Counted only if the lane limits them."""
     ready: list[tuple[int, int, RunId]] = field(default_factory=list)
     """A heap by rank and ready_seq. An entry may be stale: the run's own fields decide."""
 
 
 @dataclass(slots=True)
 class Changes:
-    """What the batch has decided, for the store to write."""
+    """The changes that the batch has decided, for the store to write."""
 
     runs_added: dict[RunId, dict[str, Any]] = field(default_factory=dict)
-    """With their documents; their state is the World's."""
+    """New runs with their documents. Their other columns are in `BatchState.runs`."""
     runs_changed: dict[RunId, dict[str, Any]] = field(default_factory=dict)
-    """With the columns that have changed, documents included."""
+    """Changed runs with their changed columns, including documents."""
     runs_removed: dict[RunId, None] = field(default_factory=dict)
     events: list[Event] = field(default_factory=list)
     lanes: dict[LaneName, LaneRow] = field(default_factory=dict)
@@ -130,33 +130,35 @@ class Changes:
     pruned_seq: int | None = None
     flow: FlowChanges | None = None
     is_probe: bool = False
-    """Whether to commit without other changes, because a caller checks that the store can."""
+    """True to commit even without other changes, because a caller checks the store."""
 
 
 class DeferredResult(Protocol):
     """An answer that depends on later decisions of the same batch."""
 
-    def finalize(self, world: "BatchState") -> None: ...
+    def finalize(self, batch: "BatchState") -> None: ...
 
 
 class BatchState:
+    """The locked rows of a batch, with the changes of the commands decided so far."""
+
     def __init__(self, *, now: Instant, seq: int) -> None:
         self.now = now
         self.seq = seq
         self.pruned_seq = 0
         self.runs: dict[RunId, Run] = {}
         self.loaded_runs: dict[RunId, Run] = {}
-        """As the rows were when they were locked; the guards of the updates come from here."""
+        """The rows as they were when they were locked. The guards of the updates use them."""
         self.head_run_ids: dict[Key, RunId] = {}
         self.waiting_run_ids: dict[Key, list[RunId]] = {}
         self.latest_run_ids: dict[Key, RunId] = {}
-        """The newest run of a key that is active, or has started."""
+        """The newest run of each key that is active or has started."""
         self.previous_run_ids: dict[RunId, RunId] = {}
-        """For a run that continues: the newest one before it that has started."""
+        """For each run that continues: the newest earlier run of its key that has started."""
         self.latest_started_ids: dict[Key, RunId] = {}
-        """The newest run of a key that has started."""
+        """The newest run of each key that has started."""
         self.other_started_seqs: dict[Key, int] = {}
-        """The `seq` of the newest that has started, besides those that may be pruned."""
+        """The `seq` of each key's newest started run that is not a candidate for pruning."""
         self.lane_queues: dict[LaneName, LaneQueue] = {}
         self.lane_rows: dict[LaneName, LaneRow] = {}
         self.loaded_lane_rows: dict[LaneName, LaneRow] = {}
@@ -164,7 +166,7 @@ class BatchState:
         self.idempotency_records: dict[str, IdempotencyRecord] = {}
         self.inbox: dict[RunId, list[InboxItem]] = {}
         self.consumed_items: dict[RunId, list[InboxItem]] = {}
-        """What was consumed already, where somebody asks for it once more."""
+        """Items that were already consumed, for commands that read them again."""
         self.interrupts: dict[RunId, dict[str, Interrupt]] = {}
         self.loaded_interrupts: set[tuple[RunId, str]] = set()
         self.keys: dict[Key, SavedKey] = {}
@@ -175,22 +177,22 @@ class BatchState:
         self.tasks = LoadedTasks()
         self.workers: dict[str, SavedWorker] = {}
         self.child_counts: dict[RunId, int] = {}
-        """Active children of the runs that may start another."""
+        """The number of active children of each run that may start another."""
         self.active_unlocked_ids: set[RunId] = set()
-        """Runs that were not locked, and were active."""
+        """Runs that are not locked and were active when they were read."""
         self.files: dict[FileAddress, StoredFile] = {}
         self.loaded_files: dict[FileAddress, StoredFile] = {}
         self.outputs: dict[Key, KeyOutput] = {}
         self.params: dict[RunId, str] = {}
-        """Of the runs that may be claimed."""
+        """Parameters of claimable runs."""
         self.checkpoints: dict[RunId, str] = {}
-        """Of the runs that may be claimed, and of those they continue from."""
+        """Checkpoints of claimable runs, and of the runs they continue from."""
         self.deferred_results: list[DeferredResult] = []
-        """The answers that show a run at the end of the batch."""
+        """Answers that contain a run as it is at the end of the batch."""
         self.changes = Changes()
 
     def finalize_results(self) -> None:
-        """Update these answers. Call after the last decision of the batch."""
+        """Update the deferred answers. Call after the last decision of the batch."""
         for answer in self.deferred_results:
             answer.finalize(self)
 
@@ -198,7 +200,7 @@ class BatchState:
     def has_changed(self) -> bool:
         return self.changes != _NO_CHANGES
 
-    # Loading: the store tells what it has found.
+    # Loading: called by the store.
 
     def load_run(self, run: Run) -> None:
         if run.id in self.loaded_runs:
@@ -208,7 +210,7 @@ class BatchState:
             self.head_run_ids[run.head_key] = run.id
 
     def load_ready(self, run: Run) -> None:
-        """`run` may be claimed, unless the batch changes it before."""
+        """Add a run that can be claimed, unless an earlier command of the batch changes it."""
         self.load_run(run)
         assert run.queue_rank is not None
         assert run.ready_seq is not None
@@ -224,19 +226,22 @@ class BatchState:
         return None if run_id is None else self.runs[run_id]
 
     def held_run(self, claim: Claim) -> Run | None:
-        """The run, if `claim` is the one in force: the fence that every executor's word passes."""
+        """Return the run of a claim, or None if the claim is stale.
+
+        Every command of an executor passes this fence.
+        """
         run = self.runs.get(claim.run_id)
         if run is None or run.token == NO_TOKEN or run.token != claim.token:
             return None
         return run
 
     def is_active(self, run_id: RunId) -> bool:
-        """Whether it is active, of a run that is here, or of which that alone was asked."""
+        """Return whether a run is active. The run must be loaded, or listed in `pruned_ids`."""
         run = self.runs.get(run_id)
         return run_id in self.active_unlocked_ids if run is None else run.is_active
 
     def active_runs(self, key: Key) -> Iterator[Run]:
-        """The head and all that wait behind it; only for a key that was loaded whole."""
+        """Yield the head of a key and the runs behind it. The key must be in `whole_keys`."""
         head = self.head_run(key)
         if head is not None:
             yield head
@@ -252,10 +257,11 @@ class BatchState:
 
         A job that receives an answer closes the question, which removes its row.
         """
-        return [one for one in self.interrupts.get(run.id, {}).values() if one.answer is not None]
+        interrupts = self.interrupts.get(run.id, {}).values()
+        return [interrupt for interrupt in interrupts if interrupt.answer is not None]
 
     def pop_ready(self, lane: LaneName) -> Run | None:
-        """The next run that may be claimed, taken off the queue; stale entries are dropped."""
+        """Remove and return the next claimable run of a lane. Stale entries are dropped."""
         ready = self.lane_queues[lane].ready
         while ready:
             rank, ready_seq, run_id = heappop(ready)
@@ -267,19 +273,22 @@ class BatchState:
     # Writing.
 
     def emit(self, run: Run, kind: str, payload: str, **changes: Any) -> Run:
-        """Append an event of `run`, whose own counter moves with it, and what no lane counts."""
+        """Append an event of `run`, increment its counter, and apply `changes`.
+
+        `changes` must not affect the counts of a lane: use `update` for those.
+        """
         changes["run_seq"] = self._append(run, run.run_seq + 1, kind, payload)
         return self._record(run, changes)
 
     def emit_global(
         self, kind: EventType, payload: str, *, key: Key | None = None, lane: LaneName | None = None
     ) -> None:
-        """Append an event that is about no run."""
+        """Append an event that belongs to no run."""
         self.seq += 1
         self.changes.events.append(Event(self.seq, None, None, key, lane, kind, payload, self.now))
 
     def add_run(self, run: Run, params: str, payload: str) -> None:
-        """Add a run that carries the next `seq`, with the event that says so."""
+        """Add a run, whose `seq` is the next one, with its first event."""
         assert run.seq == self.seq + 1
         self._append(run, run.run_seq, EventType.STATE_CHANGED, payload)
         self.runs[run.id] = run
@@ -294,7 +303,7 @@ class BatchState:
         self._count_child(run.child_of, +1)
 
     def update(self, run: Run, documents: dict[str, Any] | None = None, **changes: Any) -> Run:
-        """Change `run` without moving its state; `documents` are columns that no decision reads."""
+        """Change `run` but not its status. `documents` are columns that no decision reads."""
         after = self._record(run, changes, documents)
         self._update_lane_counts(run, after)
         return after
@@ -330,7 +339,7 @@ class BatchState:
             changes["ended_at"] = self.now
             self._count_child(run.child_of, -1)
         if status is RunStatus.CANCELED and run.delete_files_on_cancel:
-            # Or who continues it would take for done what is not there any more.
+            # Or a run that continues it would rely on files that are deleted.
             documents = {**(documents or {}), "checkpoint": None}
             self.checkpoints.pop(run.id, None)
         after = self._record(run, changes, documents)
@@ -356,12 +365,12 @@ class BatchState:
             self.outputs[file.key] = KeyOutput(count + 1, example)
         self.files[file.address] = self.changes.files[file.address] = file
 
-    def remove_file(self, place: FileAddress) -> None:
-        del self.files[place]
-        self.changes.files[place] = None
-        count, example = self.outputs.pop(place.key, (0, ""))
+    def remove_file(self, address: FileAddress) -> None:
+        del self.files[address]
+        self.changes.files[address] = None
+        count, example = self.outputs.pop(address.key, (0, ""))
         if count > 1:
-            self.outputs[place.key] = KeyOutput(count - 1, example)
+            self.outputs[address.key] = KeyOutput(count - 1, example)
 
     def _append(self, run: Run, run_seq: int, kind: str, payload: str) -> int:
         self.seq += 1
@@ -382,7 +391,7 @@ class BatchState:
         waiting = self.waiting_run_ids[run.key]
         if waiting:
             heir = self.runs[waiting.pop(0)]
-            # Ready since the end of the one before it: `self.seq` is the seq of that event.
+            # Ready since the end of the run before it: `self.seq` is the seq of that event.
             self.update(
                 heir,
                 head_key=run.key,
@@ -415,7 +424,7 @@ class BatchState:
             self.child_counts[parent_id] += change
 
     def _update_lane_counts(self, before: Run | None, after: Run) -> None:
-        """Keep the lane's figures true within the batch."""
+        """Update the counts and the queue of the lane for later commands of the batch."""
         queue = self.lane_queues.get(after.lane)
         if queue is None:
             return
@@ -429,26 +438,26 @@ class BatchState:
 
 
 def encode_message(item: InboxItem) -> str:
-    """Encode a message for events and answers, without the secrets in it."""
+    """Encode a message for events and answers, with its secrets redacted."""
     by = encode_document(item.by, field="by")
     return f'{{"seq":{item.seq},"by":{by},"message":{redact(item.payload)}}}'
 
 
-def _encode_answer(question: Interrupt) -> str:
-    names = {"call_id": question.call_id, "by": question.answered_by}
-    answer = redact(question.answer or NULL)
+def _encode_answer(interrupt: Interrupt) -> str:
+    names = {"call_id": interrupt.call_id, "by": interrupt.answered_by}
+    answer = redact(interrupt.answer or NULL)
     return f'{encode_document(names, field="call_id")[:-1]},"answer":{answer}}}'
 
 
-def _join_fitting(described: Iterator[str]) -> str:
-    """Return the first of these that fit into an event."""
+def _join_fitting(items: Iterator[str]) -> str:
+    """Join the first of these JSON items that fit into an event."""
     shown: list[str] = []
     length = 0
-    for one in islice(described, UNREAD_SHOWN_COUNT_MAX):
-        length += len(one)
+    for item in islice(items, UNREAD_SHOWN_COUNT_MAX):
+        length += len(item)
         if length > UNREAD_SHOWN_LENGTH_MAX:
             break
-        shown.append(one)
+        shown.append(item)
     return ",".join(shown)
 
 

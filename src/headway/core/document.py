@@ -1,7 +1,8 @@
-"""Documents: JSON that every store keeps unchanged, or that none accepts.
+"""Documents: JSON that every database stores unchanged.
 
-A document is encoded once, at the door, and travels as text from then on. What some database would
-refuse or alter (NaN, lone surrogates, NUL) is refused here, so that all of them behave alike.
+A document is encoded once, when it enters headway, and is text from then on. Values that a database
+would refuse or alter (NaN, lone surrogates, NUL) are refused here, so that all databases behave
+alike.
 """
 
 import json
@@ -15,7 +16,7 @@ from headway.core.errors import InvalidInput, TooLarge
 
 E = TypeVar("E", bound=StrEnum)
 Document = NewType("Document", str)
-"""JSON text that `encode_document` has made."""
+"""JSON text that `encode_document` has returned."""
 
 DEPTH_MAX: Final = 64
 BYTE_COUNT_MAX: Final = 1 << 20
@@ -32,32 +33,36 @@ _encode: Final = json.JSONEncoder(
 
 
 def encode_document(value: object, *, field: str, byte_count_max: int = BYTE_COUNT_MAX) -> Document:
-    """`value` as JSON text, or InvalidInput that names the place of the first fault."""
+    """Return `value` as JSON text.
+
+    Raise InvalidInput with the path of the first error, or TooLarge.
+    """
     if value is None:  # Most jobs return nothing.
         return NULL
     try:
         text = _encode(value)
         size = byte_count(text)
     except (TypeError, ValueError, RecursionError):
-        fault_place, problem = _first_error(value, field)
-        raise InvalidInput(fault_place, problem) from None
+        path, problem = _first_error(value, field)
+        raise InvalidInput(path, problem) from None
     if size > byte_count_max:
         raise TooLarge(field, f"is {size:,} bytes; the limit is {byte_count_max:,}")
-    # Cheap tests first: only a suspicious document is walked with its places.
+    # Cheap tests first: only a suspicious document is walked to find the path of an error.
     is_deep = text.count("[") + text.count("{") > DEPTH_MAX
     if _ESCAPED_NUL in text or is_deep or ("{" in text and not _has_text_names(value)):
-        fault = _find_error(value, field)
-        if fault is not None:
-            raise InvalidInput(*fault)
+        error = _find_error(value, field)
+        if error is not None:
+            raise InvalidInput(*error)
     return Document(text)
 
 
 def decode_document(
     text: str, *, field: str, byte_count_max: int = BYTE_COUNT_MAX, depth_max: int = DEPTH_MAX
 ) -> Any:
-    """What strict JSON text holds (S6), or InvalidInput that names the place of the first fault.
+    """Return the value of strict JSON text (S6).
 
-    A name that comes twice, NaN, a number beyond all range and a lone surrogate are faults.
+    Raise InvalidInput with the path of the first error, or TooLarge. A duplicate name, NaN, a
+    number out of range and a lone surrogate are errors.
     """
     size = len(text.encode(errors="surrogatepass"))
     if size > byte_count_max:
@@ -73,19 +78,19 @@ def decode_document(
 
 
 def byte_count(text: str) -> int:
-    """In UTF-8; UnicodeEncodeError, which is a ValueError, for a lone surrogate."""
+    """Return the length of `text` in UTF-8. Raise UnicodeEncodeError for a lone surrogate."""
     return len(text) if text.isascii() else len(text.encode())
 
 
 def check_value(value: object, *, field: str, depth_max: int = DEPTH_MAX) -> None:
-    """InvalidInput that names the first place at which `value` is not storable JSON."""
-    fault = _find_error(value, field, depth_max)
-    if fault is not None:
-        raise InvalidInput(*fault)
+    """Raise InvalidInput with the path of the first part of `value` that cannot be stored."""
+    error = _find_error(value, field, depth_max)
+    if error is not None:
+        raise InvalidInput(*error)
 
 
 def check_name(name: str, *, field: str, length_max: int = NAME_LENGTH_MAX) -> str:
-    """`name` trimmed, if it is 1 to 255 storable characters; else InvalidInput."""
+    """Return `name` trimmed. Raise InvalidInput unless it is 1 to 255 storable characters."""
     if not isinstance(name, str):
         raise InvalidInput(field, "must be text")
     trimmed = name.strip()
@@ -94,16 +99,16 @@ def check_name(name: str, *, field: str, length_max: int = NAME_LENGTH_MAX) -> s
     return check_text(trimmed, field=field, length_max=length_max)
 
 
-def parse_enum(kind: type[E], word: str, *, field: str) -> E:
-    """The member of `kind` that `word` names; else InvalidInput lists what there is."""
+def parse_enum(kind: type[E], value: str, *, field: str) -> E:
+    """Return the member of `kind` with this value. Raise InvalidInput with all allowed values."""
     try:
-        return kind(word)
+        return kind(value)
     except ValueError:
         raise InvalidInput(field, f"must be one of: {', '.join(kind)}") from None
 
 
 def check_text(text: str, *, field: str, length_max: int = NAME_LENGTH_MAX) -> str:
-    """`text` as it is, if it is storable and no longer than that; else InvalidInput."""
+    """Return `text` unchanged. Raise InvalidInput if it is too long or cannot be stored."""
     if not isinstance(text, str):
         raise InvalidInput(field, "must be text")
     if len(text) > length_max:
@@ -114,17 +119,17 @@ def check_text(text: str, *, field: str, length_max: int = NAME_LENGTH_MAX) -> s
 
 
 def replace_unstorable(text: str) -> str:
-    """`text` with NUL and lone surrogates replaced, which `check_text` refuses."""
+    """Return `text` with NUL and lone surrogates replaced, which `check_text` refuses."""
     return text.encode("utf-8", "replace").decode().replace("\0", "\N{REPLACEMENT CHARACTER}")
 
 
 def _parse_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     members = dict(pairs)
     if len(members) < len(pairs):
-        twice = next(
+        duplicate = next(
             name for name, count in Counter(name for name, _ in pairs).items() if count > 1
         )
-        raise ValueError(f"the name {twice!r} comes twice in one object")
+        raise ValueError(f"the name {duplicate!r} occurs twice in one object")
     return members
 
 
@@ -137,12 +142,12 @@ def _parse_int(digits: str) -> int:
 def _parse_float(text: str) -> float:
     number = float(text)
     if not math.isfinite(number):
-        raise ValueError(f"{text[:40]} is beyond the range of numbers")
+        raise ValueError(f"{text[:40]} is out of range")
     return number
 
 
 def _reject_constant(name: str) -> None:
-    raise ValueError(f"{name} is no JSON")
+    raise ValueError(f"{name} is not valid JSON")
 
 
 _decode: Final = json.JSONDecoder(
@@ -154,47 +159,47 @@ _decode: Final = json.JSONDecoder(
 
 
 def _has_text_names(value: object) -> bool:
-    """False when some object has a name that JSON would silently turn into text, such as 1."""
-    waiting: list[Any] = [value] if isinstance(value, _CONTAINERS) else []
-    while waiting:
-        item = waiting.pop()
+    """Return False if an object has a name that JSON would convert to text, such as 1."""
+    pending: list[Any] = [value] if isinstance(value, _CONTAINERS) else []
+    while pending:
+        item = pending.pop()
         if isinstance(item, dict):
             if not all([isinstance(name, str) for name in item]):  # noqa: C419 - Twice as fast.
                 return False
             item = item.values()
-        waiting += [member for member in item if isinstance(member, _CONTAINERS)]
+        pending += [member for member in item if isinstance(member, _CONTAINERS)]
     return True
 
 
-def _first_error(value: object, place: str) -> tuple[str, str]:
-    return _find_error(value, place) or (place, "cannot be written as JSON")
+def _first_error(value: object, field: str) -> tuple[str, str]:
+    return _find_error(value, field) or (field, "cannot be written as JSON")
 
 
-def _find_error(value: object, place: str, depth_max: int = DEPTH_MAX) -> tuple[str, str] | None:
-    """Walk without recursion; the deepest document we accept is far below Python's own limit."""
-    waiting: list[tuple[object, str, int]] = [(value, place, 1)]
-    while waiting:
-        item, where, depth = waiting.pop()
+def _find_error(value: object, field: str, depth_max: int = DEPTH_MAX) -> tuple[str, str] | None:
+    """Return the path and the problem of the first error, or None. Walks without recursion."""
+    pending: list[tuple[object, str, int]] = [(value, field, 1)]
+    while pending:
+        item, path, depth = pending.pop()
         match item:
             case dict() | list() | tuple() if depth > depth_max:
-                return where, f"is nested deeper than {depth_max} levels"
+                return path, f"is nested deeper than {depth_max} levels"
             case None | bool() | int():
                 continue
             case float():
                 if not math.isfinite(item):
-                    return where, "is not a finite number"
+                    return path, "is not a finite number"
             case str():
                 if _UNSTORABLE.search(item):
-                    return where, "contains NUL or a lone surrogate"
+                    return path, "contains NUL or a lone surrogate"
             case dict():
                 for name, member in item.items():
                     if not isinstance(name, str):
-                        return where, f"has the name {name!r}, which is not text"
+                        return path, f"has the name {name!r}, which is not text"
                     if _UNSTORABLE.search(name):
-                        return where, "has a name with NUL or a lone surrogate"
-                    waiting.append((member, f"{where}.{name}", depth + 1))
+                        return path, "has a name with NUL or a lone surrogate"
+                    pending.append((member, f"{path}.{name}", depth + 1))
             case list() | tuple():
-                waiting.extend((m, f"{where}[{i}]", depth + 1) for i, m in enumerate(item))
+                pending.extend((m, f"{path}[{i}]", depth + 1) for i, m in enumerate(item))
             case _:
-                return where, f"is a {type(item).__name__}, which JSON cannot hold"
+                return path, f"is a {type(item).__name__}, which JSON cannot represent"
     return None

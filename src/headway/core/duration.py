@@ -1,4 +1,4 @@
-"""Lengths of time, as callers give them: in seconds."""
+"""Durations in seconds, as callers pass them."""
 
 from enum import Enum
 from typing import Final
@@ -17,27 +17,27 @@ TimeLimit = float | None | Unset
 """A limit in seconds. None means no limit, UNSET the default limit."""
 
 SECONDS_MAX: Final = 100 * 366 * 24 * 60 * 60
-"""A century: what is added to the present still fits everywhere."""
+"""A century: the current time plus this fits every type that stores an instant."""
 
 
-def resolve_limit(given: TimeLimit, usual_s: float | None) -> float | None:
-    """Return the given limit, or `usual_s` if it is UNSET."""
-    return usual_s if given is UNSET else given
+def resolve_limit(limit_s: TimeLimit, default_s: float | None) -> float | None:
+    """Return `limit_s`, or `default_s` if it is UNSET."""
+    return default_s if limit_s is UNSET else limit_s
 
 
 def check_limit(seconds: float | None, *, field: str) -> None:
-    """InvalidInput unless `seconds` is a time in which something can be done, or None."""
+    """Raise InvalidInput unless `seconds` is None or a positive number up to a century."""
     if seconds is None:
         return
     check_seconds(seconds, field=field)
     if seconds <= 0:
-        raise InvalidInput(field, "must be more than 0 seconds; leave it out for no limit")
+        raise InvalidInput(field, "must be more than 0 seconds; omit it for no limit")
 
 
 def check_seconds(seconds: float, *, field: str) -> None:
-    """InvalidInput unless `seconds` is a number from 0 to a century."""
-    given: object = seconds
-    if not isinstance(given, int | float) or isinstance(given, bool):
+    """Raise InvalidInput unless `seconds` is a number from 0 to a century."""
+    value: object = seconds
+    if not isinstance(value, int | float) or isinstance(value, bool):
         raise InvalidInput(field, "must be a number of seconds")
-    if not 0 <= seconds <= SECONDS_MAX:  # NaN is neither.
+    if not 0 <= seconds <= SECONDS_MAX:  # Written this way to refuse NaN.
         raise InvalidInput(field, f"must be 0 to {SECONDS_MAX:,} seconds")

@@ -1,52 +1,54 @@
 """Every error that a caller may catch.
 
 Error
-├── InvalidInput             the caller's words cannot be taken; names the place
-│   ├── TooLarge             a document over its limit
-│   └── InvalidFlow          a flow definition with faults; lists every one with its place
-├── ConflictError            right words, wrong moment
+├── InvalidInput             an argument is invalid; names the field
+│   ├── TooLarge             a document exceeds its size limit
+│   └── InvalidFlow          a flow definition is invalid; lists every error with its path
+├── ConflictError            a valid request, but not in the current state
 │   ├── KeyBusy              the key has an active run
-│   ├── KeyLocked            a key's saved row cannot change while its run is active
+│   ├── KeyLocked            the key's saved row cannot change while a run is active
 │   ├── IdempotencyConflict  another request used this idempotency key
-│   ├── OutputExists         the key has output, and nobody said what is to become of it
-│   ├── RevisionConflict     somebody changed it since it was read
-│   ├── QuestionNotOpen      the run does not ask this, or has been answered
-│   ├── NotWaiting           the task does not wait for an approval, or has one already
+│   ├── OutputExists         the key has output, and the request does not specify what to do with it
+│   ├── RevisionConflict     the row has changed since it was read
+│   ├── InterruptNotOpen     the run has no such open question
+│   ├── ApprovalNotOpen      the task waits for no approval, or it was already answered
 │   ├── ChildRefused         a run's job may not start this child
-│   ├── RunNotActive         the run is over, and takes no more messages
-│   └── MessageRefused       the run is active and does not listen for messages
-├── LaneFull                 the lane takes no more queued runs for now
-├── InboxOverflow            the run has too many messages that it has not read
+│   ├── RunNotActive         the run has ended or is about to end, and accepts no messages
+│   └── MessageRefused       the run is active but does not accept the message now
+├── LaneFull                 the lane has its maximum number of queued runs
+├── InboxOverflow            the run has its maximum number of unread messages
+├── RunFailed                the run ended without a result
 ├── RunNotFound
 ├── FlowNotFound             there is no such flow, or no such version of it
-├── ConfigurationError       what was configured cannot work; the program does not start
+├── ConfigurationError       the configuration is invalid; the program does not start
 │   ├── SchemaMismatch       the database's schema is missing, older or newer than the program
 │   └── ForeignDatabase      another program's tables have headway's names
-└── InfrastructureError      something outside did not answer
-    ├── DatabaseUnavailable  no address could be used; lists each one's reason
+└── InfrastructureError      an external system failed or did not respond
+    ├── DatabaseUnavailable  no address could be used; has the reason for each
     │   └── DatabaseBehind   the only usable node lacks commits that this process has seen
     ├── DatabaseFileLost     the SQLite file was deleted or replaced while open
-    ├── OutcomeUnknown       it went away while it committed; whether it did is not known
+    ├── OutcomeUnknown       the connection was lost during a commit, which may have succeeded
     ├── StoreFailed          the database refused the write (disk full, read-only …)
-    ├── StoreOverloaded      more writes wait than the limit allows
+    ├── StoreOverloaded      more writes are waiting than the limit allows
     ├── StoreClosed
-    ├── RuntimeUnavailable   the runtime store did not answer in time; the database has everything
-    └── LeaseLost            another took the key's lease, or it could not be confirmed in time
+    ├── RuntimeUnavailable   the runtime store did not respond in time; no data is lost
+    └── LeaseLost            another run took the key's lease, or it was not confirmed in time
 """
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from headway.core.ids import Key, LaneName, RunId
+from headway.core.run.status import RunStatus
 
 ACCEPT_PRIMARY_COMMAND: Final = "headway db accept-primary"
 
 
 class Error(Exception):
-    """The root of all errors that headway raises on purpose. They can be copied and pickled."""
+    """The base class of all errors that headway raises. They can be copied and pickled."""
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # Not by `__init__`: that takes the parts of the sentence, and `args` is the whole of it.
+        # Bypasses `__init__`, which takes the parts of the message, while `args` is the message.
         return _rebuild, (type(self), self.args), self.__dict__
 
 
@@ -55,39 +57,47 @@ def _rebuild(kind: type[Error], args: tuple[Any, ...]) -> Error:
 
 
 class InvalidInput(Error):
-    def __init__(self, place: str, problem: str) -> None:
-        super().__init__(f"{place}: {problem}")
-        self.field = place
+    """An argument is invalid. `field` is its name or path, `problem` what is wrong with it."""
+
+    def __init__(self, field: str, problem: str) -> None:
+        super().__init__(f"{field}: {problem}")
+        self.field = field
         self.problem = problem
 
 
 class TooLarge(InvalidInput):
-    """A document is longer than it may be."""
+    """A document exceeds its size limit."""
 
 
 class InvalidFlow(InvalidInput):
-    """A flow definition cannot be taken. `faults` has every fault: its place and the problem."""
+    """A flow definition is invalid. `errors` has every error as its path and the problem."""
 
-    def __init__(self, faults: Sequence[tuple[str, str]]) -> None:
-        super().__init__(*faults[0])
-        self.errors = tuple(faults)
-        self.args = ("; ".join(f"{place}: {problem}" for place, problem in faults),)
+    def __init__(self, errors: Sequence[tuple[str, str]]) -> None:
+        super().__init__(*errors[0])
+        self.errors = tuple(errors)
+        self.args = ("; ".join(f"{path}: {problem}" for path, problem in errors),)
 
 
 class ConflictError(Error):
-    """What was asked is sensible, but not now."""
+    """The request is valid, but not in the current state."""
 
 
 class KeyBusy(ConflictError):
     def __init__(self, key: Key, active_run_id: RunId) -> None:
-        super().__init__(f"key {key!r} already has an active run ({active_run_id})")
+        super().__init__(
+            f"key {key!r} already has an active run ({active_run_id}); wait until it ends, cancel"
+            " it, or submit with another on_conflict policy"
+        )
         self.key = key
         self.active_run_id = active_run_id
 
 
 class KeyLocked(ConflictError):
     def __init__(self, key: Key, active_run_id: RunId) -> None:
-        super().__init__(f"key {key!r} cannot change while run {active_run_id} is active")
+        super().__init__(
+            f"the saved row of key {key!r} cannot change while run {active_run_id} is active;"
+            " wait until the run ends, or cancel it"
+        )
         self.key = key
         self.active_run_id = active_run_id
 
@@ -95,7 +105,8 @@ class KeyLocked(ConflictError):
 class IdempotencyConflict(ConflictError):
     def __init__(self, idempotency_key: str, run_id: RunId) -> None:
         super().__init__(
-            f"idempotency key {idempotency_key!r} was used with another request (run {run_id})"
+            f"idempotency key {idempotency_key!r} was already used by a different request"
+            f" (run {run_id}); use a new key for a new request"
         )
         self.idempotency_key = idempotency_key
         self.run_id = run_id
@@ -105,7 +116,7 @@ class OutputExists(ConflictError):
     def __init__(self, key: Key, file_count: int, example: str) -> None:
         files = "a file" if file_count == 1 else f"{file_count:,} files, such as"
         super().__init__(
-            f"key {key!r} has output already ({files} {example!r}); start it with "
+            f"key {key!r} already has output ({files} {example!r}); start it with "
             "on_existing_output='replace', 'archive' or 'delete', or continue it"
         )
         self.key = key
@@ -114,21 +125,24 @@ class OutputExists(ConflictError):
 
 
 class RevisionConflict(ConflictError):
-    def __init__(self, what: str, revision: int) -> None:
-        super().__init__(f"{what} has changed since it was read; it is at revision {revision} now")
-        self.resource = what
+    def __init__(self, resource: str, revision: int) -> None:
+        super().__init__(
+            f"{resource} has changed since it was read, and is at revision {revision} now;"
+            " read it again and repeat the change"
+        )
+        self.resource = resource
         self.revision = revision
 
 
 class RunNotActive(ConflictError):
     def __init__(self, run_id: RunId) -> None:
-        super().__init__(f"run {run_id} is over or on its way to its end")
+        super().__init__(f"run {run_id} has ended or is about to end")
         self.run_id = run_id
         self.reason = "no_active_run"
 
 
 class MessageRefused(ConflictError):
-    """The run refuses the message; `reason` is a `Refusal`.
+    """The run refuses the message. `reason` is a `Refusal`.
 
     `can_wait` is True if `deliver="when_listening"` would store it in the run's inbox.
     """
@@ -158,12 +172,12 @@ class InterruptNotOpen(ConflictError):
         self, run_id: RunId, call_id: str, *, is_answered: bool, open_call_ids: tuple[str, ...]
     ) -> None:
         if is_answered:
-            problem = "it was answered already"
+            problem = "it was already answered"
         elif open_call_ids:
-            problem = f"it asks: {', '.join(open_call_ids)}"
+            problem = f"open questions: {', '.join(open_call_ids)}"
         else:
-            problem = "it asks nothing"
-        super().__init__(f"run {run_id} does not ask {call_id!r} now: {problem}")
+            problem = "no question is open"
+        super().__init__(f"run {run_id} has no open question {call_id!r}; {problem}")
         self.run_id = run_id
         self.call_id = call_id
         self.open_call_ids = open_call_ids
@@ -171,11 +185,11 @@ class InterruptNotOpen(ConflictError):
 
 class ApprovalNotOpen(ConflictError):
     def __init__(self, run_id: RunId, *, is_answered: bool, needs_signal: bool = False) -> None:
-        """`is_within`: it waits for one that is only a part of what a signal would have to set."""
-        problem = "it has an answer already" if is_answered else "it waits for none"
+        """`needs_signal`: the awaited value has more members than an approval would set."""
+        problem = "it was already answered" if is_answered else "it does not wait for one"
         if needs_signal:
-            problem = "it waits for one that only a signal can bring; `headway explain` says which"
-        super().__init__(f"task {run_id} takes no approval now: {problem}")
+            problem = f"only a signal can set the value; `headway explain {run_id}` shows which"
+        super().__init__(f"task {run_id} accepts no approval now: {problem}")
         self.run_id = run_id
         self.is_answered = is_answered
 
@@ -188,16 +202,33 @@ class ChildRefused(ConflictError):
 
 class InboxOverflow(Error):
     def __init__(self, run_id: RunId, unread_count_max: int) -> None:
-        super().__init__(f"run {run_id} already has {unread_count_max} unread messages")
+        super().__init__(
+            f"run {run_id} already has {unread_count_max} unread messages, which is the limit;"
+            " try again when its job has read some"
+        )
         self.run_id = run_id
         self.unread_count_max = unread_count_max
 
 
 class LaneFull(Error):
     def __init__(self, lane: LaneName, queued_count_max: int) -> None:
-        super().__init__(f"lane {lane!r} already has {queued_count_max} queued runs")
+        super().__init__(
+            f"lane {lane!r} already has {queued_count_max} queued runs, which is its limit;"
+            " try again later, or raise its max_queued"
+        )
         self.lane = lane
         self.queued_count_max = queued_count_max
+
+
+class RunFailed(Error):
+    """The run ended without a result. `status` is its final status, `error` the reason or None."""
+
+    def __init__(self, run_id: RunId, status: RunStatus, error: Any) -> None:
+        reason = f": {error['message']}" if error else ""
+        super().__init__(f"run {run_id} is {status.value}{reason}")
+        self.run_id = run_id
+        self.status = status
+        self.error = error
 
 
 class RunNotFound(Error):
@@ -208,20 +239,20 @@ class RunNotFound(Error):
 
 class FlowNotFound(Error):
     def __init__(self, flow: str, version: int | None = None) -> None:
-        wanted = "published" if version is None else f"version {version}"
-        super().__init__(f"there is no flow {flow!r} ({wanted})")
+        subject = "published flow" if version is None else f"version {version} of flow"
+        super().__init__(f"there is no {subject} {flow!r}")
         self.flow = flow
         self.version = version
 
 
 class ConfigurationError(Error):
-    """What was configured cannot work. One sentence: the place, and what to do."""
+    """The configuration is invalid. The message names the setting, and what to do."""
 
 
 class SchemaMismatch(ConfigurationError):
-    """The database's schema is not the one this program was written for.
+    """The database's schema does not match this version of headway.
 
-    `remedy` is the command that would mend it; None: it takes another headway.
+    `remedy` is the command that fixes it, or None if only another version of headway can.
     """
 
     def __init__(self, problem: str, *, remedy: str | None = None) -> None:
@@ -233,7 +264,7 @@ class SchemaMismatch(ConfigurationError):
 
 
 class ForeignDatabase(ConfigurationError):
-    """The database is another program's: tables with headway's names have other columns."""
+    """The database seems to be another program's: a table of headway's has other columns."""
 
     def __init__(self, database: str, evidence: str) -> None:
         super().__init__(
@@ -245,10 +276,12 @@ class ForeignDatabase(ConfigurationError):
 
 
 class InfrastructureError(Error):
-    """Something outside this program did not answer, or refused."""
+    """An external system failed, refused, or did not respond."""
 
 
 class DatabaseUnavailable(InfrastructureError):
+    """No address of the database can be used. `reasons` has the reason for each address."""
+
     def __init__(self, reasons: Mapping[str, str]) -> None:
         listed = "; ".join(f"{address}: {reason}" for address, reason in reasons.items())
         super().__init__(f"no database address can be used: {listed}")
@@ -256,7 +289,7 @@ class DatabaseUnavailable(InfrastructureError):
 
 
 class DatabaseBehind(DatabaseUnavailable):
-    """No node can be used, and at least one only lacks commits that were seen before."""
+    """No node can be used, and at least one only lacks commits that this process has seen."""
 
     ADVICE: Final = (
         "the database was restored or failed over to a node that lacks commits which this server"
@@ -269,31 +302,34 @@ class DatabaseBehind(DatabaseUnavailable):
 class DatabaseFileLost(InfrastructureError):
     """The SQLite file at the path is not the one that this process has open."""
 
-    def __init__(self, what_happened: str) -> None:
+    def __init__(self, change: str) -> None:
         super().__init__(
-            f"the database file was {what_happened} while headway used it; nothing is read or"
+            f"the database file was {change} while headway used it; nothing is read or"
             " stored until the same file is back or headway is restarted"
         )
-        self.change = what_happened
+        self.change = change
 
 
 class OutcomeUnknown(InfrastructureError):
-    """The database went away in the middle of a commit, and did not come back in time to be asked.
+    """The connection was lost during a commit, and the database did not return in time.
 
-    What was asked for may have been done. A submission with an idempotency key can be repeated.
+    The change may have been stored. A submission with an idempotency key can be repeated safely.
     """
 
     def __init__(self, reason: str) -> None:
-        super().__init__(f"the database went away during a commit, which may stand ({reason})")
+        super().__init__(
+            "the database connection was lost during a commit, so the change may or may not be"
+            f" stored ({reason}); check before you repeat it"
+        )
 
 
 class StoreFailed(InfrastructureError):
-    """The database refused the write; nothing of it was kept."""
+    """The database refused the write. Nothing of it was stored."""
 
 
 class StoreOverloaded(InfrastructureError):
     def __init__(self, waiting_count: int) -> None:
-        super().__init__(f"{waiting_count} writes wait already; try again in a moment")
+        super().__init__(f"{waiting_count} writes are already waiting; try again in a moment")
         self.waiting_count = waiting_count
 
 
@@ -303,7 +339,7 @@ class StoreClosed(InfrastructureError):
 
 
 class RuntimeUnavailable(InfrastructureError):
-    """Redis did not answer, or refused. What was asked may have been done, and may be repeated."""
+    """Redis did not respond, or refused. The request may have been executed; it is repeatable."""
 
     def __init__(self, address: str, reason: str) -> None:
         super().__init__(f"Redis at {address} cannot be used: {reason}")
@@ -312,7 +348,7 @@ class RuntimeUnavailable(InfrastructureError):
 
 
 class LeaseLost(InfrastructureError):
-    """The work was stopped: its process can no longer be sure that nobody else does it too."""
+    """The work was stopped, because another process may have taken over the key."""
 
     def __init__(self, key: Key, run_id: RunId) -> None:
         super().__init__(f"run {run_id} has lost the lease of key {key!r}")

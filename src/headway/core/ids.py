@@ -1,4 +1,4 @@
-"""The names of things, as types, so that a key is never passed where a lane was meant."""
+"""Identifiers as types, so that the type checker refuses a key where a lane is expected."""
 
 from typing import Final, NewType
 
@@ -6,18 +6,20 @@ RunId = NewType("RunId", str)
 Key = NewType("Key", str)
 LaneName = NewType("LaneName", str)
 InstanceId = NewType("InstanceId", str)
-# Microseconds since 1970-01-01 UTC: the same integer in the core, in every database and in tests,
-# so that no dialect's idea of a date comes between. The faces turn it into RFC 3339.
+Flag = int
+"""A bool as the tables store it: 0 or 1."""
+# Microseconds since 1970-01-01 UTC. The core, every database and tests use the same integer, so
+# that no database's date type is involved. The HTTP API and the CLI convert it to RFC 3339.
 Instant = NewType("Instant", int)
 
 MAIN_LANE: Final = LaneName("main")
 CRON_LANE: Final = LaneName("cron")
-"""Where the runs of schedules go."""
+"""The lane of scheduled runs."""
 FLOW_LANE: Final = LaneName("flow")
-"""Where the tasks of flows go: they mostly wait for others."""
+"""The lane of flow tasks. Its limit is high, because tasks mostly wait."""
 SECOND_US: Final = 1_000_000
 
 
 def add_seconds(instant: Instant, *, seconds: float) -> Instant:
-    """The instant `seconds` after `instant`."""
+    """Return the instant `seconds` after `instant`."""
     return Instant(instant + round(seconds * SECOND_US))

@@ -1,8 +1,8 @@
-"""Lanes: named gates, each with a limit."""
+"""Lanes: named queues, each with a limit of concurrent runs."""
 
 from typing import Final, NamedTuple
 
-from headway.core.ids import CRON_LANE, FLOW_LANE, MAIN_LANE, LaneName
+from headway.core.ids import CRON_LANE, FLOW_LANE, MAIN_LANE, Flag, LaneName
 
 DEFAULT_LIMITS: Final = {MAIN_LANE: 3, CRON_LANE: 1, LaneName("subagent"): 1, FLOW_LANE: 64}
 FALLBACK_LIMIT: Final = 1
@@ -11,12 +11,12 @@ FALLBACK_LIMIT: Final = 1
 class LaneRow(NamedTuple):
     name: LaneName
     max_concurrent: int
-    """How many of its runs may hold a slot at once; 0 pauses the lane."""
+    """How many of its runs may hold a slot at once. 0 starts no runs."""
     max_queued: int | None = None
-    is_paused: int = 0
+    is_paused: Flag = 0
     revision: int = 0
-    is_set_by_hand: int = 0
-    """Somebody has set `max_concurrent`: what a job proposes counts no more."""
+    is_set_by_hand: Flag = 0
+    """1 if a person has set `max_concurrent`, so that a job's proposal is ignored."""
     configured_limit: int | None = None
     """The last configured limit, or None if it was never configured."""
 
@@ -26,5 +26,5 @@ class LaneRow(NamedTuple):
 
 
 def default_lane(name: LaneName) -> LaneRow:
-    """A lane that nobody has configured."""
+    """Return the lane of this name with its default limit."""
     return LaneRow(name, DEFAULT_LIMITS.get(name, FALLBACK_LIMIT))

@@ -1,7 +1,7 @@
-"""Secrets among parameters: kept, given to the job, and shown to nobody.
+"""Secrets among parameters: stored, passed to the job, and never shown.
 
-In a document a secret stands as `{"$secret": "its value"}`, so that whoever shows the document
-knows it for one. It is shown as `{"secret": "set"}`, and what comes back so means: as it was.
+A document contains a secret as `{"$secret": "its value"}`, so that every view can redact it. Views
+show it as `{"secret": "set"}`. A request that contains this value leaves the secret unchanged.
 """
 
 import json
@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from headway.core.errors import InvalidInput
 
-SECRET_MARKER: Final = "$secret"
+SECRET_MARKER: Final = "$secret"  # noqa: S105 - The name of a JSON member.
 REDACTED: Final = {"secret": "set"}
 _MARKER_TEXT: Final = f'"{SECRET_MARKER}"'
 
@@ -18,13 +18,18 @@ _MARKER_TEXT: Final = f'"{SECRET_MARKER}"'
 def mark_secrets(
     params: Mapping[str, Any], names: Iterable[str], *, stored: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """`params`, those of `names` marked as secret; what is only shown as set is as in `kept`."""
+    """Return `params` with the parameters in `names` marked as secrets.
+
+    A redacted value is replaced by the one in `stored`. Raise InvalidInput if there is none.
+    """
     after = dict(params)
     for name in names:
         value = after.get(name)
         if value == REDACTED:
             if name not in stored:
-                raise InvalidInput(f"params.{name}", "is only shown as set: give it once more")
+                raise InvalidInput(
+                    f"params.{name}", "is redacted, and no value is stored; send the secret itself"
+                )
             value = after[name] = stored[name]
         if isinstance(value, str):
             after[name] = {SECRET_MARKER: value}
@@ -32,21 +37,21 @@ def mark_secrets(
 
 
 def reveal(document: str) -> Any:
-    """What the document holds, for the job itself."""
+    """Decode a document with its secrets revealed, for the job."""
     if _MARKER_TEXT not in document:
         return json.loads(document)
     return json.loads(document, object_hook=_reveal_object)
 
 
 def reveal_text(document: str) -> str:
-    """The document for whoever works on it elsewhere."""
+    """Return a document with its secrets revealed, for a job in another process."""
     if _MARKER_TEXT not in document:
         return document
     return json.dumps(reveal(document), ensure_ascii=False)
 
 
 def redact(document: str) -> str:
-    """The document as it may be shown."""
+    """Return a document with its secrets redacted, for views."""
     if _MARKER_TEXT not in document:
         return document
     return json.dumps(redact_value(json.loads(document)), ensure_ascii=False)
@@ -56,32 +61,32 @@ def secret_values(document: str) -> list[str]:
     """Return the values of all secrets in the document."""
     if _MARKER_TEXT not in document:
         return []
-    found: list[str] = []
+    secrets: list[str] = []
 
-    def note(value: dict[str, Any]) -> dict[str, Any]:
+    def collect(value: dict[str, Any]) -> dict[str, Any]:
         secret = value.get(SECRET_MARKER)
         if isinstance(secret, str) and secret:
-            found.append(secret)
+            secrets.append(secret)
         return value
 
-    json.loads(document, object_hook=note)
-    return found
+    json.loads(document, object_hook=collect)
+    return secrets
 
 
 def has_redacted(params: Mapping[str, Any]) -> bool:
-    """Whether it says of a secret only that it is set."""
+    """Return whether a parameter is a redacted secret."""
     return REDACTED in params.values()
 
 
 def redact_value(value: Any) -> Any:
-    """The same, of what was taken out of a document."""
+    """Return a decoded value with its secrets redacted."""
     if isinstance(value, dict):
         return (
             REDACTED
             if SECRET_MARKER in value
-            else {name: redact_value(one) for name, one in value.items()}
+            else {name: redact_value(member) for name, member in value.items()}
         )
-    return [redact_value(one) for one in value] if isinstance(value, list) else value
+    return [redact_value(item) for item in value] if isinstance(value, list) else value
 
 
 def _reveal_object(value: dict[str, Any]) -> Any:

@@ -1,4 +1,4 @@
-"""Files that runs make: how they may be called, where they are kept, and the ledger's entries."""
+"""Files that runs make: their names, their folders, and their records in the database."""
 
 import hashlib
 import re
@@ -11,40 +11,40 @@ from headway.core.ids import Instant, Key, RunId
 PART_SUFFIX: Final = ".part"
 PATH_LENGTH_MAX: Final = 255
 NAME_BYTE_COUNT_MAX: Final = 200
-"""A file system takes 255; what is not whole yet has a longer name."""
+"""File systems allow 255 bytes. The temporary name of an unfinished file is longer."""
 FOLDER_LENGTH_MAX: Final = 150
-# What some file system cannot have in a name, or takes for something else.
+# Characters that some file system refuses or interprets.
 _FORBIDDEN: Final = re.compile(r'[\x00-\x1f\x7f\\<>:"|?*]')
 _DEVICES: Final = re.compile(r"(con|prn|aux|nul|com[0-9]|lpt[0-9])(\..*)?", re.IGNORECASE)
 _UNESCAPED_BYTES: Final = frozenset(b"abcdefghijklmnopqrstuvwxyz0123456789_-.")
 
 
 class FileAddress(NamedTuple):
-    """Where a file is: the ledger has one entry for it."""
+    """The address of a file. There is one record per address."""
 
     key: Key
     data_id: str
-    """Of the data directory, wherever that is mounted."""
+    """The id of the data directory, independent of its mount point."""
     path: str
 
 
 class KeyOutput(NamedTuple):
-    """What runs of a key have left in its folder."""
+    """The files that runs of a key have made."""
 
     file_count: int
     example: str
 
 
 class StoredFile(NamedTuple):
-    """A finished file, as the ledger knows it."""
+    """The record of a finished file."""
 
     key: Key
     data_id: str
     path: str
     run_id: RunId
-    """The run that made it last: the file is that run's."""
+    """The run that wrote the file last. The file belongs to it."""
     part: str
-    """What it was called before it was whole; as long as that exists, the renaming is due."""
+    """Its temporary name before it was complete. While that exists, the file must be renamed."""
     byte_count: int
     at: Instant
 
@@ -54,12 +54,14 @@ class StoredFile(NamedTuple):
 
 
 def check_path(path: str, *, field: str = "file") -> str:
-    """`path`, if it names a file below the run's folder on every file system; else InvalidInput."""
+    """Return `path`. Raise InvalidInput unless it is valid below a folder on every file system."""
     check_text(path, field=field, length_max=PATH_LENGTH_MAX)
     if path.startswith("/"):
-        raise InvalidInput(field, f"{path!r} is absolute; name it from the run's folder on")
+        raise InvalidInput(field, f"{path!r} is absolute; use a path relative to the run's folder")
     if path.lower().endswith(PART_SUFFIX):
-        raise InvalidInput(field, f"{path!r} ends in {PART_SUFFIX}, as only unfinished files do")
+        raise InvalidInput(
+            field, f"{path!r} ends in {PART_SUFFIX}, which is reserved for unfinished files"
+        )
     for name in path.split("/"):
         problem = _find_problem(name)
         if problem:
@@ -68,41 +70,41 @@ def check_path(path: str, *, field: str = "file") -> str:
 
 
 def _find_problem(name: str) -> str:
-    """What is wrong with one name of a path; nothing, if it is well."""
+    """Return the problem of one name in a path, or an empty string if it is valid."""
     if not name:
         return "has an empty name in it"
     if name in (".", ".."):
         return f"must not contain {name!r}"
     if len(name.encode()) > NAME_BYTE_COUNT_MAX:
-        return f"has a name of more than {NAME_BYTE_COUNT_MAX} bytes in it"
-    found = _FORBIDDEN.search(name)
-    if found:
-        return f"contains {found[0]!r}, which not every file system can have in a name"
+        return f"contains a name of more than {NAME_BYTE_COUNT_MAX} bytes"
+    forbidden = _FORBIDDEN.search(name)
+    if forbidden:
+        return f"contains {forbidden[0]!r}, which some file systems do not allow in a name"
     if name[-1] in ". ":
-        return "has a name in it that ends in a dot or a blank"
+        return "contains a name that ends in a dot or a blank"
     if _DEVICES.fullmatch(name):
         return f"contains {name!r}, which is a device on some systems"
     return ""
 
 
 def folder_name(key: str) -> str:
-    """The folder of a key: another for every key, also where `A` and `a` are the same.
+    """Return the folder of a key. Different keys have different folders, ignoring case.
 
-    Small letters, digits and `_-.` stand for themselves, and every other byte is `%` and two hex
-    digits. What would become too long ends in its digest instead.
+    Lowercase letters, digits and `_-.` are copied, and every other byte becomes `%` and two hex
+    digits. A name that would be too long ends in a digest of the key instead.
     """
     encoded = key.encode()
     edges = (0, len(encoded) - 1)
     parts = [
         chr(byte)
-        if byte in _UNESCAPED_BYTES and not (byte == ord(".") and place in edges)
+        if byte in _UNESCAPED_BYTES and not (byte == ord(".") and index in edges)
         else f"%{byte:02x}"
-        for place, byte in enumerate(encoded)
+        for index, byte in enumerate(encoded)
     ]
     if _DEVICES.fullmatch(key):
         parts[0] = f"%{encoded[0]:02x}"
     name = "".join(parts)
     if len(name) <= FOLDER_LENGTH_MAX:
         return name
-    beginning = "".join(parts[:20])
-    return f"{beginning}~{hashlib.sha256(encoded).hexdigest()}"
+    prefix = "".join(parts[:20])
+    return f"{prefix}~{hashlib.sha256(encoded).hexdigest()}"

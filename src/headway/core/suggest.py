@@ -1,4 +1,4 @@
-"""What somebody may have meant who has named something that is not there."""
+"""Suggest existing names for an unknown name."""
 
 from collections.abc import Iterable
 from difflib import SequenceMatcher
@@ -7,14 +7,14 @@ from typing import Final
 SUGGESTION_COUNT_MAX: Final = 10
 
 
-def suggest_names(word: str, names: Iterable[str]) -> str:
-    """A few names that there are, in words: those first that were most probably meant."""
-    known = sorted(sorted(names), key=lambda name: _similarity(word, name), reverse=True)
-    more_count = len(known) - SUGGESTION_COUNT_MAX
+def suggest_names(unknown: str, names: Iterable[str]) -> str:
+    """Return up to ten of `names` as text, the most similar to `unknown` first."""
+    ranked = sorted(sorted(names), key=lambda name: _similarity(unknown, name), reverse=True)
+    more_count = len(ranked) - SUGGESTION_COUNT_MAX
     more = f" and {more_count:,} more" if more_count > 0 else ""
-    return (", ".join(known[:SUGGESTION_COUNT_MAX]) or "none") + more
+    return (", ".join(ranked[:SUGGESTION_COUNT_MAX]) or "none") + more
 
 
-def _similarity(word: str, name: str) -> float:
-    # By their letters, in whatever order: `tpyo` is `typo`, and long words take no longer.
-    return SequenceMatcher(None, word, name).quick_ratio()
+def _similarity(unknown: str, name: str) -> float:
+    # `quick_ratio` ignores the order of letters: `tpyo` equals `typo`, and long names stay fast.
+    return SequenceMatcher(None, unknown, name).quick_ratio()

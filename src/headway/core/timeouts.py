@@ -28,13 +28,13 @@ class Timeouts:
     """
 
     execution_timeout_s: float = EXECUTION_TIMEOUT_S
-    """How long a run may take, if its job names no `timeout_s`."""
+    """How long a run may take, if its job has no `timeout_s`."""
     permission_timeout_s: float = PERMISSION_TIMEOUT_S
-    """How long a question to a person stays open, if the job names no time."""
+    """How long a question to a person stays open, if the job sets no time."""
     lease_ttl_s: float = LEASE_TTL_S
     """How long an instance counts as alive after it last renewed its lease."""
     compaction_timeout_s: float = COMPACTION_TIMEOUT_S
-    """How long one compaction may take, if the job names no time."""
+    """How long one compaction may take, if the job sets no time."""
     sse_ping_interval_s: float = SSE_PING_INTERVAL_S
     """How long an event stream may be silent before the server sends a ping."""
 
@@ -58,12 +58,12 @@ class Timeouts:
         if not seconds <= maximum:
             raise InvalidInput(name, f"must be at most {maximum:,.0f} s, and is {seconds:g} s")
 
-    def _check_shorter(self, name: str, otherwise: str) -> None:
+    def _check_shorter(self, name: str, consequence: str) -> None:
         seconds, limit_s = getattr(self, name), self.execution_timeout_s
         if seconds >= limit_s:
             raise InvalidInput(
                 name,
-                f"must be less than execution_timeout_s, or {otherwise}; it is {seconds:g} s and"
+                f"must be less than execution_timeout_s, or {consequence}; it is {seconds:g} s and"
                 f" execution_timeout_s is {limit_s:g} s: lower the first or raise the second",
             )
 

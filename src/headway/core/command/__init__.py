@@ -1,1 +1,1 @@
-"""What may be written. One file per subject: its fields, its answers, how it is decided."""
+"""Commands: every possible write, one module per subject."""

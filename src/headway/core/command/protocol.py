@@ -1,13 +1,21 @@
-"""A command says which rows it concerns, and decides on them once they are locked."""
+"""A command names the rows that it concerns, and decides on them once they are locked.
 
+Every command describes itself: its class declares `may_free_capacity` and `document_length`, so
+that neither the writer nor the engine has a list of commands. There is no default for either: a
+command that lacks one is a type error where it is applied.
+"""
+
+from abc import abstractmethod
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import Final, Protocol, TypeVar
+from typing import Any, ClassVar, Final, Generic, Protocol, TypeVar
 
 from headway.core.batch_state import BatchState
 from headway.core.document import check_name
 from headway.core.ids import InstanceId, Key, LaneName, RunId
+from headway.core.run.run import Claim, Run
 
+A = TypeVar("A")
 A_co = TypeVar("A_co", covariant=True)
 
 RUN_ID_LENGTH_MAX: Final = 36
@@ -15,48 +23,51 @@ RUN_ID_LENGTH_MAX: Final = 36
 
 @dataclass(slots=True)
 class RowsNeeded:
-    """The rows that a batch of commands concerns, for the store to lock in its one order."""
+    """The rows that a batch of commands concerns. The store locks them in its one lock order."""
 
     run_ids: dict[RunId, bool] = field(default_factory=dict)
-    """Each with whether a command may end it, so that its key goes to the next."""
+    """Runs to lock. True if a command may end the run, so that its key passes to the next run."""
     waking_ids: dict[RunId, None] = field(default_factory=dict)
     """Runs that a command may make ready, so that a claim in the same batch may take them."""
     head_keys: dict[Key, None] = field(default_factory=dict)
+    """Keys whose head is needed."""
     whole_keys: dict[Key, None] = field(default_factory=dict)
-    """Keys of which every active run is needed."""
+    """Keys whose active runs are all needed."""
     latest_keys: dict[Key, None] = field(default_factory=dict)
-    """Keys of which the newest run is needed, ended or not."""
+    """Keys whose newest run is needed, ended or not."""
     lanes: dict[LaneName, None] = field(default_factory=dict)
     claims: Counter["ClaimRequest"] = field(default_factory=Counter)
+    """How many runs each kind of claim may take."""
     instance_ids: dict[InstanceId, None] = field(default_factory=dict)
     idempotency_keys: dict[str, None] = field(default_factory=dict)
     inbox_run_ids: dict[RunId, None] = field(default_factory=dict)
-    """All that is unread there."""
+    """Runs whose unread inbox items are needed, of every kind."""
     inbox_kinds: dict[str, dict[RunId, None]] = field(default_factory=dict)
-    """What is unread there of one kind: what else there is may be large."""
+    """Runs by the kind of unread inbox items that is needed. Items of other kinds may be large."""
     consumed_after_seqs: dict[RunId, int] = field(default_factory=dict)
-    """Of these inboxes also what was consumed, after the item with this `seq`."""
+    """Inboxes whose consumed items after this `seq` are needed too."""
     interrupt_run_ids: dict[RunId, None] = field(default_factory=dict)
     saved_keys: dict[Key, None] = field(default_factory=dict)
     schedules: dict[str, None] = field(default_factory=dict)
     workers: dict[str, None] = field(default_factory=dict)
     flows: dict[str, None] = field(default_factory=dict)
     changed_lanes: dict[LaneName, None] = field(default_factory=dict)
+    """Lanes whose rows a command may change."""
     files: dict[tuple[Key, str], dict[str, None]] = field(default_factory=dict)
-    """Paths on the ledger, by their key and data directory."""
+    """Paths whose file records are needed, by key and data directory."""
     output_keys: dict[Key, None] = field(default_factory=dict)
-    """Keys of which it is needed whether they have output."""
+    """Keys to check for existing output files."""
     pruned_ids: dict[RunId, None] = field(default_factory=dict)
-    """Runs of whose keys the heads are needed too, and of busy ones who has started besides; and
-    whether their parents are active."""
+    """Runs that may be pruned. For each, the store also loads its key's head, that key's newest
+    other started run if the key is busy, and whether its parent is active."""
     task_ids: dict[RunId, None] = field(default_factory=dict)
-    """Flow tasks of which all is read that is kept; nothing of it is locked but the run."""
+    """Flow tasks whose whole stored state is read. Only their runs are locked."""
     ended_ids: dict[RunId, None] = field(default_factory=dict)
-    """Runs of which it is read how they ended, if they have; nothing is locked."""
+    """Runs whose outcome is read if they have ended. They are not locked."""
     parent_ids: dict[RunId, None] = field(default_factory=dict)
-    """Runs of which the number of active children is needed."""
+    """Runs whose number of active children is needed."""
     child_ids: dict[RunId, None] = field(default_factory=dict)
-    """Runs whose parents are needed too, should they be flow tasks, and may be made ready."""
+    """Runs whose parents are needed too if they are flow tasks, and may be made ready."""
 
     def add_run(self, run_id: RunId, *, may_end: bool = False, may_wake: bool = False) -> None:
         self.run_ids[run_id] = may_end or self.run_ids.get(run_id, False)
@@ -64,7 +75,7 @@ class RowsNeeded:
             self.waking_ids[run_id] = None
 
     def add_inbox(self, run_id: RunId, kind: str) -> None:
-        """What is unread in the inbox of a run, of one kind."""
+        """Add the unread items of one kind in the inbox of a run."""
         self.inbox_kinds.setdefault(kind, {})[run_id] = None
 
     def add_consumed(self, run_id: RunId, *, after_seq: int) -> None:
@@ -73,7 +84,7 @@ class RowsNeeded:
         )
 
     def add_ending_run(self, run_id: RunId, *, may_wake: bool = False) -> None:
-        """A run that may end, so that its parent is to be told."""
+        """Add a run that may end, and its parent, which is notified of the end."""
         self.add_run(run_id, may_end=True, may_wake=may_wake)
         self.child_ids[run_id] = None
 
@@ -87,26 +98,77 @@ class ClaimRequest:
 
 @dataclass(frozen=True, slots=True)
 class RevisionMismatch:
-    """It is not at the revision that the caller has seen; nothing was done."""
+    """The row is not at the revision that the caller expects. Nothing was changed."""
 
     revision: int
-    """Where it is; 0: there is none yet."""
+    """The current revision, or 0 if there is no row yet."""
 
 
-def trim_names(command: object, *places: str) -> None:
-    """Check these fields of a new command, and keep them trimmed: ` ann ` means `ann`."""
-    for place in places:
-        name = getattr(command, place)
-        trimmed = check_name(name, field=place)
-        if trimmed != name:
-            object.__setattr__(command, place, trimmed)
+def trim_names(command: object, *fields: str) -> None:
+    """Check these fields of a new command, and replace each by its trimmed value.
+
+    ` ann ` means `ann`. Raise InvalidInput if a field is not a valid name.
+    """
+    for name in fields:
+        value = getattr(command, name)
+        trimmed = check_name(value, field=name)
+        if trimmed != value:
+            object.__setattr__(command, name, trimmed)
 
 
 class Command(Protocol[A_co]):
-    def need(self, needs: RowsNeeded) -> None:
-        """Add the rows that `decide` will look at."""
+    """A write that the store applies. Its answer is an `A_co`."""
+
+    @property
+    def may_free_capacity(self) -> bool:
+        """True if the command may make a run ready or free a slot. Normally a class attribute.
+
+        The engine then claims runs in the same transaction.
+        """
         ...
 
-    def decide(self, world: BatchState) -> A_co:
-        """Change `world`, and answer. A refusal changes nothing. Losing a race is an answer."""
+    def document_length(self) -> int:
+        """Return the length of the documents that the command writes, in characters.
+
+        The writer limits a batch by their sum, because a count alone does not bound its size.
+        """
         ...
+
+    def need(self, rows: RowsNeeded) -> None:
+        """Add the rows that `decide` reads."""
+        ...
+
+    def decide(self, batch: BatchState) -> A_co:
+        """Change `batch`, and return the answer.
+
+        A refusal changes nothing. Losing a race is an answer, not an exception.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class HolderCommand(Generic[A]):
+    """A command of the process that holds a run. It has no effect if its claim is stale.
+
+    Commands that answer a stale claim with the state of the run have their own `decide`.
+    """
+
+    claim: Claim
+
+    stale_answer: ClassVar[Any] = False
+    """The answer if the claim is stale. A command whose answer is not a bool overrides it."""
+
+    def need(self, rows: RowsNeeded) -> None:
+        rows.add_run(self.claim.run_id)
+
+    def decide(self, batch: BatchState) -> A:
+        run = batch.held_run(self.claim)
+        if run is None:
+            answer: A = self.stale_answer
+            return answer
+        return self.decide_held(batch, run)
+
+    # Not an ABC, whose metaclass would slow down every `isinstance` with a command.
+    @abstractmethod
+    def decide_held(self, batch: BatchState, run: Run) -> A:
+        """Decide as `decide` does, for the run of the claim, which is valid."""

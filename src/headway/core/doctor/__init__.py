@@ -1,1 +1,1 @@
-"""The promises, as checks of what is in a database: values in, findings out."""
+"""The promises as checks of a database's contents: values in, findings out."""

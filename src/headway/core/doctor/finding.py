@@ -1,4 +1,4 @@
-"""What the doctor finds."""
+"""The findings of the doctor."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -8,21 +8,21 @@ class Severity(StrEnum):
     VIOLATION = "violation"
     """A promise is broken."""
     NOTE = "note"
-    """It looks odd and is within the promises."""
+    """The state is unusual, but breaks no promise."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
     severity: Severity
     promise: str
-    """Its id: `I4`."""
+    """The id of the promise, such as `I4`."""
     subject: str
     sentence: str
 
 
-def violation(promise: str, place: str, sentence: str) -> Finding:
-    return Finding(Severity.VIOLATION, promise, place, sentence)
+def violation(promise: str, subject: str, sentence: str) -> Finding:
+    return Finding(Severity.VIOLATION, promise, subject, sentence)
 
 
-def note(promise: str, place: str, sentence: str) -> Finding:
-    return Finding(Severity.NOTE, promise, place, sentence)
+def note(promise: str, subject: str, sentence: str) -> Finding:
+    return Finding(Severity.NOTE, promise, subject, sentence)

@@ -1,4 +1,4 @@
-"""A run beside its events: one for each change of state, numbered without gaps (I12, I13)."""
+"""Compare a run with its events: one per status change, numbered without gaps (I12, I13)."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -11,7 +11,7 @@ from headway.core.run.status import RunStatus
 from headway.core.run.transitions import TRANSITIONS
 
 PAYLOAD_PREFIX_LENGTH: Final = 64
-"""A change's payload begins with both its states; what follows may be long, and is not read."""
+"""The prefix of a payload that contains both statuses. The rest may be long."""
 LEGAL_MOVES: Final = frozenset(
     (source, target) for edges in TRANSITIONS.values() for source, target in edges.items()
 )
@@ -36,14 +36,14 @@ class StateChange(NamedTuple):
         return parse_states(self.payload_prefix)
 
 
-def parse_states(beginning: str) -> tuple[str | None, str] | None:
-    """Return the old and the new state of a change, or None if they cannot be read."""
-    found = _STATES.match(beginning)
-    return None if found is None else (found[1], found[2])
+def parse_states(payload_prefix: str) -> tuple[str | None, str] | None:
+    """Return the old and the new status of a change, or None if they cannot be parsed."""
+    match = _STATES.match(payload_prefix)
+    return None if match is None else (match[1], match[2])
 
 
 def start_seq_of(changes: Sequence[StateChange]) -> int | None:
-    """The `seq` of a run's start; None: it has none, or it was pruned."""
+    """Return the `seq` of a run's start, or None if it never started or the event was pruned."""
     for change in changes:
         states = change.states()
         if states is not None and states[1] == RunStatus.RUNNING:
@@ -52,20 +52,20 @@ def start_seq_of(changes: Sequence[StateChange]) -> int | None:
 
 
 def check_history(
-    run: Run, numbers: RunSeqRange | None, changes: Sequence[StateChange], *, is_unpruned: bool
+    run: Run, seqs: RunSeqRange | None, changes: Sequence[StateChange], *, is_unpruned: bool
 ) -> Iterator[Finding]:
-    """`is_whole`: none of its events was pruned, because not even its first one was."""
-    if numbers is not None or is_unpruned:
-        yield from _check_run_seqs(run, numbers or RunSeqRange(1, 0, 0), is_unpruned=is_unpruned)
+    """Yield the findings on a run's events. `is_unpruned`: its first event was not pruned."""
+    if seqs is not None or is_unpruned:
+        yield from _check_run_seqs(run, seqs or RunSeqRange(1, 0, 0), is_unpruned=is_unpruned)
     yield from _check_transitions(run, changes, is_unpruned=is_unpruned)
 
 
-def _check_run_seqs(run: Run, numbers: RunSeqRange, *, is_unpruned: bool) -> Iterator[Finding]:
-    first, last, count = numbers
+def _check_run_seqs(run: Run, seqs: RunSeqRange, *, is_unpruned: bool) -> Iterator[Finding]:
+    first, last, count = seqs
     if last != run.run_seq or count != last - first + 1 or (is_unpruned and first != 1):
         sentence = (
             f"its events should be numbered to {run.run_seq} without gaps,"
-            f" but {count} are there, from {first} to {last}"
+            f" but there are {count}, from {first} to {last}"
         )
         yield violation("I13", describe_run(run), sentence)
 
@@ -75,10 +75,10 @@ def _check_transitions(
 ) -> Iterator[Finding]:
     status: str | None = None
     for change in changes:
-        place = f"{describe_run(run)}, event {change.seq}"
+        subject = f"{describe_run(run)}, event {change.seq}"
         states = change.states()
         if states is None:
-            yield violation("I12", place, "from which state to which it leads cannot be read")
+            yield violation("I12", subject, "the statuses of its payload cannot be parsed")
             return
         source, target = states
         if source is None:
@@ -87,12 +87,11 @@ def _check_transitions(
             is_known = change is not changes[0] or is_unpruned
             is_legal = (source, target) in LEGAL_MOVES and (source == status or not is_known)
         if not is_legal:
-            yield violation(
-                "I12", place, f"{source or 'nothing'} to {target} is no move from there"
-            )
+            sentence = f"{source or 'nothing'} to {target} is not an allowed transition there"
+            yield violation("I12", subject, sentence)
             return
         status = target
-    # Of a run whose changes are all pruned nothing is known.
+    # If all changes of the run are pruned, there is nothing to compare.
     if status != run.status and (changes or is_unpruned):
         sentence = f"it is {run.status.value}, but its events end at {status or 'nothing'}"
         yield violation("I12", describe_run(run), sentence)

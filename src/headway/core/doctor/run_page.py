@@ -1,7 +1,7 @@
-"""Runs beside what belongs to them, as of one instant.
+"""Compare a page of runs with their keys, events, inboxes and instances, at one instant.
 
-No check looks further than its page, so a database at work gives no false alarm: whatever is
-compared was read in one transaction.
+No check uses data outside its page, and a page is read in one transaction. A database in use
+therefore causes no false findings.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -28,53 +28,53 @@ class KeyHead(NamedTuple):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExaminedRuns:
     runs: Sequence[Run]
-    """In the order in which they were accepted."""
+    """The runs, in the order in which they were accepted."""
     unknown_values: Mapping[RunId, str]
-    """Runs with a word, here given, that is in no vocabulary."""
+    """Runs with a status, mode or recovery that headway does not have, with that value."""
     last_seq: int | None
-    """Of the last run of the page, readable or not; None: there are no more."""
+    """The `seq` of the last run of the page, readable or not. None if there are no more runs."""
     pruned_seq: int
     heads: Mapping[Key, Sequence[KeyHead]]
     first_waiting_seqs: Mapping[Key, int]
-    """The least `seq` among those that wait behind the head of a key."""
+    """The lowest `seq` among the runs that wait behind the head of a key."""
     predecessor_ids: Mapping[RunId, RunId]
-    """Of a run that has started: the last one before it in its key that has started too."""
+    """For each run that has started: the previous run of its key that has started."""
     run_seq_ranges: Mapping[RunId, RunSeqRange]
     changes: Mapping[RunId, Sequence[StateChange]]
     unread_counts: Mapping[RunId, int]
     instances: Sequence[Instance]
     orphan_parent_ids: Mapping[RunId, RunId]
-    """Active children that nobody has asked to end, each with a parent that is over, or asked to,
-    and thinks that it has none left."""
+    """Active children that are not cancelling, with their parents. Each parent has ended or is
+    cancelling, and its row has no children left to end."""
 
 
 def check_instances(
     instances: Sequence[Instance], *, now: Instant, grace_s: float
 ) -> Iterator[Finding]:
     """If no instance is alive, report those that stopped renewing their lease."""
-    if any(not one.is_dead and one.lease_expires_at > now for one in instances):
+    if any(not instance.is_dead and instance.lease_expires_at > now for instance in instances):
         return
     late = add_seconds(now, seconds=-grace_s)
-    for one in instances:
-        if not one.is_dead and one.lease_expires_at <= late:
+    for instance in instances:
+        if not instance.is_dead and instance.lease_expires_at <= late:
             yield note(
                 "I21",
-                f"instance {one.id}",
-                f"process {one.pid} on {one.host} did not stop gracefully and no longer renews its"
-                " lease; if it is running, check its /readyz: after a failover or a restore servers"
-                " refuse a database that lacks commits they have seen; to make them use this one,"
-                f" run: {ACCEPT_PRIMARY_COMMAND} (or restart them)",
+                f"instance {instance.id}",
+                f"process {instance.pid} on {instance.host} did not stop gracefully and no longer"
+                " renews its lease; if it is running, check its /readyz: after a failover or a"
+                " restore, servers refuse a database that lacks commits they have seen; to make"
+                f" them use this one, run: {ACCEPT_PRIMARY_COMMAND} (or restart them)",
             )
 
 
 def check_page(page: ExaminedRuns, *, now: Instant, grace_s: float) -> Iterator[Finding]:
-    """`patience_s`: how late the sweep may be before it is a violation."""
-    for run_id, word in page.unknown_values.items():
-        yield violation("I12", f"run {run_id}", f"it has the unknown word {word!r}")
+    """Yield the findings of a page. `grace_s`: how late the sweep may be without a violation."""
+    for run_id, value in page.unknown_values.items():
+        yield violation("I12", f"run {run_id}", f"it has the unknown value {value!r}")
     late = add_seconds(now, seconds=-grace_s)
     is_swept = any(
-        not one.is_dead and one.lease_expires_at > now and one.started_at <= late
-        for one in page.instances
+        not instance.is_dead and instance.lease_expires_at > now and instance.started_at <= late
+        for instance in page.instances
     )
     for run in page.runs:
         yield from check_run(run)
@@ -88,7 +88,8 @@ def check_page(page: ExaminedRuns, *, now: Instant, grace_s: float) -> Iterator[
         )
         yield from _check_inbox(page, run)
         if run.id in page.orphan_parent_ids:
-            sentence = f"it goes on, but its parent {page.orphan_parent_ids[run.id]} does not"
+            parent_id = page.orphan_parent_ids[run.id]
+            sentence = f"it is active, but its parent {parent_id} has ended or is cancelling"
             yield violation("I11", describe_run(run), sentence)
         yield from _check_holder(page, run, late, is_swept=is_swept)
         yield from _check_deadline(run, late, is_swept=is_swept)
@@ -103,7 +104,7 @@ def _check_key(page: ExaminedRuns, run: Run) -> Iterator[Finding]:
 
 
 def _check_order(page: ExaminedRuns, run: Run) -> Iterator[Finding]:
-    """Not by times: a clock may jump back."""
+    """Yield findings on the start order of a key. Not by times, because a clock may go back."""
     heads = page.heads.get(run.key, ())
     unstarted = [head.seq for head in heads if head.started_at is None]
     if run.started_at is not None:
@@ -112,7 +113,7 @@ def _check_order(page: ExaminedRuns, run: Run) -> Iterator[Finding]:
             sentence = f"it started before an earlier run of key {run.key!r}"
             yield violation("I9", describe_run(run), sentence)
     elif run.waiting_key is not None and any(seq > run.seq for seq in unstarted):
-        sentence = f"a later run of key {run.key!r} is to start before it"
+        sentence = f"a later run of key {run.key!r} is ahead of it"
         yield violation("I9", describe_run(run), sentence)
 
 
@@ -128,7 +129,7 @@ def _has_overtaken(page: ExaminedRuns, run: Run) -> bool:
 def _check_inbox(page: ExaminedRuns, run: Run) -> Iterator[Finding]:
     count = page.unread_counts.get(run.id, 0)
     if count != run.unread_count:
-        sentence = f"it says that {run.unread_count} messages are unread, but there are {count}"
+        sentence = f"its unread count is {run.unread_count}, but its inbox has {count} unread items"
         yield violation("I3", describe_run(run), sentence)
 
 
@@ -137,26 +138,30 @@ def _check_holder(
 ) -> Iterator[Finding]:
     if run.instance_id is None:
         return
-    holder = next((one for one in page.instances if one.id == run.instance_id), None)
+    instances = page.instances
+    holder = next((instance for instance in instances if instance.id == run.instance_id), None)
     if holder is None:
-        # A row is taken away when its runs are released, so nobody looks for these any more.
+        # The row of an instance is removed after its runs are released, so no sweep finds this run.
         sentence = f"it is held by instance {run.instance_id}, which is unknown"
         yield violation("I8", describe_run(run), sentence)
     elif holder.lease_expires_at <= late:
         yield _overdue(
-            "I8", run, f"it is still held by instance {holder.id}, which is gone", is_swept=is_swept
+            "I8",
+            run,
+            f"it is still held by instance {holder.id}, whose lease has expired",
+            is_swept=is_swept,
         )
 
 
 def _check_deadline(run: Run, late: Instant, *, is_swept: bool) -> Iterator[Finding]:
     if run.due_at is not None and run.due_at <= late:
         promise = "I11" if run.status is RunStatus.CANCELLING else "I18"
-        yield _overdue(
-            promise, run, "its deadline has passed and nothing came of it", is_swept=is_swept
-        )
+        yield _overdue(promise, run, "its deadline has passed without an effect", is_swept=is_swept)
 
 
 def _overdue(promise: str, run: Run, sentence: str, *, is_swept: bool) -> Finding:
     if is_swept:
         return violation(promise, describe_run(run), sentence)
-    return note(promise, describe_run(run), f"{sentence}; no instance has been alive to see to it")
+    return note(
+        promise, describe_run(run), f"{sentence}; no instance has been running to handle it"
+    )

@@ -25,7 +25,7 @@ SLOT_EVENT_TYPES: Final = frozenset(
     {EventType.STATE_CHANGED, EventType.RESUMED, EventType.LANE_CHANGED, *SLOT_RETURN_TYPES}
 )
 SLOT_PAYLOAD_PREFIX_LENGTH: Final = 256
-"""The length of the prefix that holds both states of a change or the numbers of a lane."""
+"""The prefix of a payload that contains both statuses of a change, or the limit of a lane."""
 _LIMIT: Final = re.compile(r'"max_concurrent":(\d+)')
 _IS_PAUSED: Final = '"is_paused":true'
 
@@ -49,14 +49,14 @@ class SlotReplay:
     """
 
     def __init__(self, lanes: Iterable[LaneRow], *, is_unpruned: bool) -> None:
-        """Start a replay. `lanes` are the current lanes; `is_whole` if no event was pruned."""
+        """Start a replay. `lanes` are the current lanes. `is_unpruned`: no event was pruned."""
         self._is_unpruned = is_unpruned
         self._current: Mapping[LaneName, LaneRow] = {lane.name: lane for lane in lanes}
         self._capacities: dict[LaneName, int | None] = {}
         self._held: defaultdict[LaneName, set[RunId]] = defaultdict(set)
 
     def reset(self) -> None:
-        """Start again behind a gap: events were pruned while they were read."""
+        """Start again after a gap: events were pruned while they were read."""
         self._is_unpruned = False
         self._capacities.clear()
         self._held.clear()
@@ -87,9 +87,9 @@ class SlotReplay:
         held.add(run_id)
         capacity = self._capacity_of(lane)
         if capacity is not None and len(held) > capacity:
-            place = f"lane {lane!r}, event {event.seq}"
+            subject = f"lane {lane!r}, event {event.seq}"
             sentence = f"{len(held)} slots were held after it, and the limit was {capacity}"
-            yield violation("I5", place, sentence)
+            yield violation("I5", subject, sentence)
 
     def _capacity_of(self, lane: LaneName) -> int | None:
         """Return the current capacity, or None if it is not known."""
@@ -102,8 +102,8 @@ class SlotReplay:
         return self._capacities[lane]
 
 
-def _parse_capacity(beginning: str) -> int | None:
-    limit = _LIMIT.search(beginning)
+def _parse_capacity(payload_prefix: str) -> int | None:
+    limit = _LIMIT.search(payload_prefix)
     if limit is None:
         return None
-    return 0 if _IS_PAUSED in beginning else int(limit[1])
+    return 0 if _IS_PAUSED in payload_prefix else int(limit[1])

@@ -1,1 +1,1 @@
-"""Flows: graphs as data, and the pure engine that walks them."""
+"""Flows: graphs as data, and the pure engine that executes them."""

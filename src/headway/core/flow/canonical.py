@@ -1,4 +1,4 @@
-"""A flow as JSON again: what means something, in one order, so that equal flows are equal text."""
+"""Canonical JSON of a flow: meaningful fields only, sorted, so that equal flows match."""
 
 import json
 from typing import Any, Final
@@ -31,12 +31,12 @@ def to_definition(flow: Flow) -> dict[str, Any]:
 
 
 def _to_node_definition(node: Node) -> dict[str, Any]:
-    plain = Node(key=node.key, kind=node.kind)
-    written = {
+    defaults = Node(key=node.key, kind=node.kind)
+    definition = {
         name: field.shape.to_json(getattr(node, name))
         for name, field in NODE_FIELDS.items()
-        if getattr(node, name) != getattr(plain, name)
+        if getattr(node, name) != getattr(defaults, name)
     }
     if node.kind is Kind.SUBFLOW and node.subflow is not None:
-        written["subflow"] = to_definition(node.subflow)
-    return written | {"kind": node.kind.value}
+        definition["subflow"] = to_definition(node.subflow)
+    return definition | {"kind": node.kind.value}

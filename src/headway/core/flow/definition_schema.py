@@ -1,7 +1,8 @@
-"""The JSON Schema of a definition, for editors: derived from the table that also reads it.
+"""The JSON Schema of a definition, for editors, derived from the table that also parses it.
 
-What a schema cannot say (that an edge's end exists, that a path can be read) is said when the flow
-is published. Names are matched in lower case here; publishing takes any.
+A schema cannot check everything, such as that the target of an edge exists or that a path can be
+parsed. Those errors are reported when the flow is published. The schema matches field names in
+lower case only; publishing accepts any case.
 """
 
 from typing import Any
@@ -21,7 +22,7 @@ DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 
 def definition_schema() -> JsonSchema:
-    """A new one with each call, for the caller to keep."""
+    """Return a new schema with each call, which the caller may modify."""
     return {
         "$schema": DIALECT,
         "title": "A flow",
@@ -54,26 +55,30 @@ def _flow_schema() -> JsonSchema:
 
 
 def _node_schema() -> JsonSchema:
-    """Of fields that mean nothing to the kind it says nothing, as publishing only warns of them."""
-    of_kinds: list[dict[str, Any]] = []
+    """Return the schema of a node.
+
+    Fields without effect on the kind are left unconstrained, because publishing only warns about
+    them.
+    """
+    conditions: list[dict[str, Any]] = []
     common: dict[str, Any] = {"kind": {"enum": [kind.value for kind in Kind]}}
     for name, field in NODE_FIELDS.items():
-        told = or_empty(field.shape.schema()) | {"description": field.description}
+        schema = or_empty(field.shape.schema()) | {"description": field.description}
         if field.kinds is None:
-            common[name] = told
+            common[name] = schema
         else:
-            of_kinds.append(_for_kinds(sorted(field.kinds), {name: told}))
-    inside = {"subflow": or_empty({"$ref": "#/$defs/flow"})}
-    of_kinds.append(_for_kinds([Kind.SUBFLOW], inside))
-    nothing: JsonSchema = {"enum": [None, "", [], {}]}
-    unsupported = dict.fromkeys(sorted(UNSUPPORTED_FIELDS), nothing)
-    unsupported["exec_type"] = {"enum": [*nothing["enum"], EXEC_TYPE]}
+            conditions.append(_for_kinds(sorted(field.kinds), {name: schema}))
+    subflow = {"subflow": or_empty({"$ref": "#/$defs/flow"})}
+    conditions.append(_for_kinds([Kind.SUBFLOW], subflow))
+    empty: JsonSchema = {"enum": [None, "", [], {}]}
+    unsupported = dict.fromkeys(sorted(UNSUPPORTED_FIELDS), empty)
+    unsupported["exec_type"] = {"enum": [*empty["enum"], EXEC_TYPE]}
     return {
         "type": "object",
         "properties": common | unsupported,
-        "patternProperties": {f"{UNSUPPORTED_SUFFIX}$": nothing},
+        "patternProperties": {f"{UNSUPPORTED_SUFFIX}$": empty},
         "required": ["kind"],
-        "allOf": of_kinds,
+        "allOf": conditions,
     }
 
 

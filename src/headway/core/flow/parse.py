@@ -1,4 +1,4 @@
-"""Reading a definition: every fault is named with its place, or the flow is good (I15, R5.2)."""
+"""Parse a flow definition. Every error is reported with its path (I15, R5.2)."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -23,11 +23,12 @@ from headway.core.flow.engine.fields import FLOW_SETTINGS, NODE_FIELDS
 from headway.core.flow.engine.kinds import HANDLERS
 
 NODE_COUNT_MAX: Final = 2_000
-"""With those of its subflows."""
+"""The maximum number of nodes, including those of subflows."""
 EDGE_COUNT_MAX: Final = 10_000
+"""The maximum number of edges, including those of subflows."""
 SUBFLOW_DEPTH_MAX: Final = 16
 JSON_DEPTH_MAX: Final = 160
-"""Sixteen subflows, and in the innermost an expression as deep as it may be."""
+"""Enough for sixteen subflows with an expression of maximum depth in the innermost."""
 
 _SUBFLOW_FIELDS: Final = dict.fromkeys(("start", "nodes", "edges"))
 _FLOW_FIELDS: Final = {**_SUBFLOW_FIELDS, **FLOW_SETTINGS}
@@ -39,7 +40,7 @@ _ALL_NODE_FIELDS: Final = {**NODE_FIELDS, "kind": None, "subflow": None}
 class ParsedFlow:
     flow: Flow
     warnings: tuple[Diagnostic, ...]
-    """What is suspicious, and no reason to refuse it."""
+    """Problems that are no reason to refuse the definition."""
     unknown_fields: tuple[Diagnostic, ...]
     """The warnings about fields that have no effect."""
 
@@ -50,23 +51,24 @@ def parse_flow(
     available: AvailableCallees | None = None,
     default_policy: ErrorPolicy = ErrorPolicy.FOLLOW_DEFAULT,
 ) -> ParsedFlow:
-    """The flow that JSON text, or the value it holds, describes; else InvalidFlow with every fault.
+    """Parse a definition given as JSON text or as a value. Raise InvalidFlow with every error.
 
-    A service that is not in `offered` is only a warning, because a worker may offer it later.
-    `default_policy` is for a definition without one, such as one stored before policies existed.
+    A service that is not in `available` is only a warning, because a worker may offer it later.
+    `default_policy` is for a definition without a policy, such as one stored before policies
+    existed.
     """
-    report = Diagnostics()
+    diagnostics = Diagnostics()
     try:
         value = _decode_definition(definition)
     except InvalidInput as error:
         raise InvalidFlow([Diagnostic(error.field, error.problem)]) from None
-    flow = _Parser(report, default_policy).parse_flow(value, "", depth=0)
-    if not report.error_count:
-        check_graph(flow, report, available=available)
-        check_error_handling(flow, report)
-    if report.error_count:
-        raise InvalidFlow(report.errors)
-    return ParsedFlow(flow, report.warnings, report.unknown_fields)
+    flow = _Parser(diagnostics, default_policy).parse_flow(value, "", depth=0)
+    if not diagnostics.error_count:
+        check_graph(flow, diagnostics, available=available)
+        check_error_handling(flow, diagnostics)
+    if diagnostics.error_count:
+        raise InvalidFlow(diagnostics.errors)
+    return ParsedFlow(flow, diagnostics.warnings, diagnostics.unknown_fields)
 
 
 def _decode_definition(definition: str | Mapping[str, Any]) -> Any:
@@ -77,138 +79,151 @@ def _decode_definition(definition: str | Mapping[str, Any]) -> Any:
 
 
 class _Parser:
-    def __init__(self, report: Diagnostics, default_policy: ErrorPolicy) -> None:
-        self._diagnostics = report
+    def __init__(self, diagnostics: Diagnostics, default_policy: ErrorPolicy) -> None:
+        self._diagnostics = diagnostics
         self._settings: dict[str, Any] = {"error_policy": default_policy}
         self._node_count = 0
         self._edge_count = 0
 
-    def parse_flow(self, value: Any, place: str, *, depth: int) -> Flow:
-        """It goes one Python frame deeper with each subflow, which are few."""
-        report = self._diagnostics
+    def parse_flow(self, value: Any, path: str, *, depth: int) -> Flow:
+        """Parse a flow or subflow. Recurses once per subflow level, up to SUBFLOW_DEPTH_MAX."""
+        diagnostics = self._diagnostics
         if not isinstance(value, dict):
-            report.add_error(place or "definition", "must be an object with start, nodes and edges")
+            diagnostics.add_error(
+                path or "definition", "must be an object with start, nodes and edges"
+            )
             return Flow("", {}, ())
         fields = _SUBFLOW_FIELDS if depth else _FLOW_FIELDS
-        members = dict(iter_members(value, fields, place, report))
+        members = dict(iter_members(value, fields, path, diagnostics))
         for name in FLOW_SETTINGS.keys() & members.keys():
             shape, _ = FLOW_SETTINGS[name]
-            self._settings[name] = shape.parse(members[name], join_path(place, name), report)
-        nodes_place = join_path(place, "nodes")
-        found = members.get("nodes")
-        if not isinstance(found, dict) or not found:
-            report.add_error(nodes_place, "must be an object with one node or more")
-            found = {}
-        edges = self._parse_edges(members.get("edges"), join_path(place, "edges"), found)
+            self._settings[name] = shape.parse(members[name], join_path(path, name), diagnostics)
+        nodes_path = join_path(path, "nodes")
+        raw_nodes = members.get("nodes")
+        if not isinstance(raw_nodes, dict) or not raw_nodes:
+            diagnostics.add_error(nodes_path, "must be an object with at least one node")
+            raw_nodes = {}
+        edges = self._parse_edges(members.get("edges"), join_path(path, "edges"), raw_nodes)
         start = members.get("start")
         if not isinstance(start, str):
-            report.add_error(join_path(place, "start"), "must be the key of the first node")
-        elif found and start not in found:
-            report.add_error(join_path(place, "start"), f"there is no node {quote_text(start)}")
-        nodes = self._parse_nodes(found, nodes_place, edges, depth)
+            diagnostics.add_error(join_path(path, "start"), "must be the key of the first node")
+        elif raw_nodes and start not in raw_nodes:
+            diagnostics.add_error(join_path(path, "start"), _unknown_node(start))
+        nodes = self._parse_nodes(raw_nodes, nodes_path, edges, depth)
         return Flow(str(start), nodes, edges, **self._settings)
 
     def _parse_nodes(
-        self, found: dict[str, Any], place: str, edges: tuple[Edge, ...], depth: int
+        self, raw_nodes: dict[str, Any], path: str, edges: tuple[Edge, ...], depth: int
     ) -> dict[str, Node]:
-        self._node_count += len(found)
+        self._node_count += len(raw_nodes)
         if self._node_count > NODE_COUNT_MAX:
             self._diagnostics.add_error(
-                place, f"a flow has at most {NODE_COUNT_MAX:,} nodes in all"
+                path, f"a flow has at most {NODE_COUNT_MAX:,} nodes with its subflows; split it"
             )
             return {}
-        leaving: dict[str, dict[str, str]] = {}
+        edges_by_source: dict[str, dict[str, str]] = {}
         for edge in edges:
-            leaving.setdefault(edge.source, {})[edge.action] = edge.target
+            edges_by_source.setdefault(edge.source, {})[edge.action] = edge.target
         nodes: dict[str, Node] = {}
-        for key, value in found.items():
-            at = join_path(place, key)
+        for key, value in raw_nodes.items():
+            node_path = join_path(path, key)
             if not key:
-                self._diagnostics.add_error(at, "a node's key must not be empty")
-            Text().parse(key, at, self._diagnostics)
-            node = self._parse_node(key, value, at, leaving.get(key, {}), depth)
+                self._diagnostics.add_error(node_path, "a node's key must not be empty")
+            Text().parse(key, node_path, self._diagnostics)
+            node = self._parse_node(key, value, node_path, edges_by_source.get(key, {}), depth)
             if node is not None:
                 nodes[key] = node
         return nodes
 
     def _parse_node(
-        self, key: str, value: Any, place: str, edges: Mapping[str, str], depth: int
+        self, key: str, value: Any, path: str, edges: Mapping[str, str], depth: int
     ) -> Node | None:
-        report = self._diagnostics
-        faults_before = report.error_count
-        members = dict(iter_members(value, _ALL_NODE_FIELDS, place, report))
-        if report.error_count > faults_before:
+        diagnostics = self._diagnostics
+        error_count_before = diagnostics.error_count
+        members = dict(iter_members(value, _ALL_NODE_FIELDS, path, diagnostics))
+        if diagnostics.error_count > error_count_before:
             return None
-        kind = EnumValue(Kind).parse(members.pop("kind", None), join_path(place, "kind"), report)
+        kind = EnumValue(Kind).parse(
+            members.pop("kind", None), join_path(path, "kind"), diagnostics
+        )
         if not isinstance(kind, Kind):
             return None
         values: dict[str, Any] = {}
         if "subflow" in members:
-            inside = members.pop("subflow")
+            raw_subflow = members.pop("subflow")
             values["subflow"] = self._parse_subflow(
-                inside, kind, join_path(place, "subflow"), depth
+                raw_subflow, kind, join_path(path, "subflow"), depth
             )
-        for name, one in members.items():
+        for name, raw_value in members.items():
             field = NODE_FIELDS[name]
             if field.kinds is None or kind in field.kinds:
-                values[name] = field.shape.parse(one, join_path(place, name), report)
+                values[name] = field.shape.parse(raw_value, join_path(path, name), diagnostics)
             else:
-                report.add_warning(
-                    join_path(place, name), f"means nothing to a node of kind {kind}"
+                diagnostics.add_warning(
+                    join_path(path, name), f"has no effect on a node of kind {kind}; remove it"
                 )
         node = Node(key=key, kind=kind, edges=edges, **values)
-        if report.error_count == faults_before:
-            HANDLERS[kind].check(node, place, report)
+        if diagnostics.error_count == error_count_before:
+            HANDLERS[kind].check(node, path, diagnostics)
         return node
 
-    def _parse_subflow(self, value: Any, kind: Kind, place: str, depth: int) -> Flow | None:
+    def _parse_subflow(self, value: Any, kind: Kind, path: str, depth: int) -> Flow | None:
         if kind is not Kind.SUBFLOW:
-            self._diagnostics.add_warning(place, f"means nothing to a node of kind {kind}")
+            self._diagnostics.add_warning(
+                path, f"has no effect on a node of kind {kind}; remove it"
+            )
             return None
         if depth == SUBFLOW_DEPTH_MAX:
-            problem = f"subflows are nested deeper than {SUBFLOW_DEPTH_MAX} levels"
-            self._diagnostics.add_error(place, problem)
+            problem = f"is nested deeper than {SUBFLOW_DEPTH_MAX} subflows; use flow_ref instead"
+            self._diagnostics.add_error(path, problem)
             return None
-        return self.parse_flow(value, place, depth=depth + 1)
+        return self.parse_flow(value, path, depth=depth + 1)
 
-    def _parse_edges(self, value: Any, place: str, nodes: Mapping[str, Any]) -> tuple[Edge, ...]:
+    def _parse_edges(self, value: Any, path: str, nodes: Mapping[str, Any]) -> tuple[Edge, ...]:
         if value is None:
             return ()
         if not isinstance(value, list):
-            self._diagnostics.add_error(place, "must be a list")
+            self._diagnostics.add_error(path, "must be a list of edges")
             return ()
         self._edge_count += len(value)
         if self._edge_count > EDGE_COUNT_MAX:
             self._diagnostics.add_error(
-                place, f"a flow has at most {EDGE_COUNT_MAX:,} edges in all"
+                path, f"a flow has at most {EDGE_COUNT_MAX:,} edges with its subflows; split it"
             )
             return ()
         edges: dict[tuple[str, str], Edge] = {}
-        for index, one in enumerate(value):
-            at = f"{place}[{index}]"
-            edge = self._parse_edge(one, at, nodes)
+        for index, raw_edge in enumerate(value):
+            edge_path = f"{path}[{index}]"
+            edge = self._parse_edge(raw_edge, edge_path, nodes)
             if edge is None:
                 continue
             if (edge.source, edge.action) in edges:
-                of = f"{quote_text(edge.source)} with action {quote_text(edge.action)}"
-                self._diagnostics.add_error(at, f"is a second edge from {of}")
+                origin = f"{quote_text(edge.source)} with action {quote_text(edge.action)}"
+                self._diagnostics.add_error(
+                    edge_path, f"is a second edge from {origin}; remove one"
+                )
             edges[edge.source, edge.action] = edge
         return tuple(sorted(edges.values()))
 
-    def _parse_edge(self, value: Any, place: str, nodes: Mapping[str, Any]) -> Edge | None:
-        report = self._diagnostics
-        faults_before = report.error_count
-        members = dict(iter_members(value, _EDGE_FIELDS, place, report))
+    def _parse_edge(self, value: Any, path: str, nodes: Mapping[str, Any]) -> Edge | None:
+        diagnostics = self._diagnostics
+        error_count_before = diagnostics.error_count
+        members = dict(iter_members(value, _EDGE_FIELDS, path, diagnostics))
         texts = {
-            name: Text().parse(one, join_path(place, name), report) for name, one in members.items()
+            name: Text().parse(text, join_path(path, name), diagnostics)
+            for name, text in members.items()
         }
-        if report.error_count > faults_before:
+        if diagnostics.error_count > error_count_before:
             return None
         source, target = texts.get("from", ""), texts.get("to", END)
         if not source:
-            report.add_error(join_path(place, "from"), "must be the key of a node")
+            diagnostics.add_error(join_path(path, "from"), "must be the key of a node")
         elif nodes and source not in nodes:
-            report.add_error(join_path(place, "from"), f"there is no node {quote_text(source)}")
+            diagnostics.add_error(join_path(path, "from"), _unknown_node(source))
         if target != END and nodes and target not in nodes:
-            report.add_error(join_path(place, "to"), f"there is no node {quote_text(target)}")
+            diagnostics.add_error(join_path(path, "to"), _unknown_node(target))
         return Edge(source, texts.get("action", DEFAULT), target)
+
+
+def _unknown_node(key: str) -> str:
+    return f"there is no node {quote_text(key)}; use a key of `nodes`"

@@ -1,1 +1,1 @@
-"""The run: its states, its place in the queues, its deadlines and its events."""
+"""The run: its statuses, its queues, its deadlines and its events."""

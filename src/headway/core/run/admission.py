@@ -1,6 +1,7 @@
-"""What happens to a submission whose key is busy."""
+"""Decide what happens to a submission whose key is busy."""
 
 from enum import StrEnum
+from typing import Final
 
 from headway.core.run.run import Run
 from headway.core.run.status import RunStatus
@@ -15,22 +16,26 @@ class OnConflict(StrEnum):
     JOIN = "join"
 
 
+TASK_POLICIES: Final = tuple(policy for policy in OnConflict if policy is not OnConflict.STEER)
+"""The policies of flow tasks. The parameters of a task are not a message for another run."""
+
+
 class Admission(StrEnum):
     ENTER = "enter"
-    """Become the head of the key."""
+    """Add the run as the head of the key."""
     QUEUE = "queue"
-    """Join the queue of the key."""
+    """Add the run behind the others of the key."""
     REFUSE = "refuse"
     SUPERSEDE = "supersede"
-    """Cancel all active runs of the key, and come after them."""
+    """Cancel all active runs of the key, and add the run behind them."""
     INJECT = "inject"
-    """No new run: its parameters become a message to the running one."""
+    """Add no run: send the parameters as a message to the running one."""
     SHARE = "share"
-    """No new run: the active one is given back."""
+    """Add no run: return the active one."""
 
 
 def decide_admission(on_conflict: OnConflict, head: Run | None) -> Admission:
-    """The five policies, in one place (R1.5)."""
+    """Return what to do with a submission, given the head of its key (R1.5)."""
     if head is None:
         return Admission.ENTER
     match on_conflict:

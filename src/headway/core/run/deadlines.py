@@ -1,4 +1,4 @@
-"""The clocks of a run, and which of them rings next."""
+"""The deadlines of a run, and which of them comes next."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, cast
@@ -9,25 +9,25 @@ from headway.core.run.status import RunStatus
 
 
 def apply_changes(run: Run, changes: Mapping[str, Any]) -> tuple[Run, dict[str, Any]]:
-    """`run` with `changes`, and with `due_at` to match; and what is really new of them.
+    """Return `run` with `changes` and the matching `due_at`, and the values that really changed.
 
-    A column that keeps its value is not written, and its indexes are left alone.
+    A column that keeps its value is not written, so that its indexes are not updated.
     """
     values = list(run)
     new: dict[str, Any] = {}
     for name, value in changes.items():
-        place = _INDEXES[name]
-        before = values[place]
+        index = _INDEXES[name]
+        before = values[index]
         if before is not value and before != value:
-            values[place] = new[name] = value
+            values[index] = new[name] = value
     due_at = next_deadline(values)
     if due_at != values[_DUE_AT]:
         values[_DUE_AT] = new["due_at"] = due_at
     return Run._make(values), new
 
 
-# A third of the price of `_replace`, on the hottest path there is.
-_INDEXES: Final = {name: place for place, name in enumerate(Run._fields)}
+# Assigning by index takes a third of the time of `_replace`, on the hottest path.
+_INDEXES: Final = {name: index for index, name in enumerate(Run._fields)}
 (
     _STATUS,
     _QUEUE_DEADLINE_AT,
@@ -51,9 +51,9 @@ _INDEXES: Final = {name: place for place, name in enumerate(Run._fields)}
 
 
 def next_deadline(values: Sequence[Any]) -> Instant | None:
-    """The instant at which the sweep must look at a run, or None when nothing is due by itself.
+    """Return when the sweep must read a run, or None if the run has no deadline.
 
-    `values` are its fields: a Run, or what is about to become one.
+    `values` are its fields: a Run, or the values of a Run to be made.
     """
     status = values[_STATUS]
     if status is RunStatus.QUEUED:
@@ -65,13 +65,17 @@ def next_deadline(values: Sequence[Any]) -> Instant | None:
     return cast("Instant | None", values[_CHILDREN_ENDING_SINCE])
 
 
-def _earliest(one: Instant | None, other: Instant | None) -> Instant | None:
-    if one is None or other is None:
-        return one if other is None else other
-    return min(one, other)
+def _earliest(first: Instant | None, second: Instant | None) -> Instant | None:
+    if first is None or second is None:
+        return first if second is None else second
+    return min(first, second)
 
 
 def is_overdue(run: Run, now: Instant) -> bool:
-    """Whether its queue or execution time is over. (A late cancel is forced, not expired.)"""
-    by = run.queue_deadline_at if run.status is RunStatus.QUEUED else run.run_deadline_at
-    return by is not None and by <= now
+    """Return whether the queue or execution time of a run is over.
+
+    The deadline of a cancel does not count: a late cancel is forced, not expired.
+    """
+    is_queued = run.status is RunStatus.QUEUED
+    deadline_at = run.queue_deadline_at if is_queued else run.run_deadline_at
+    return deadline_at is not None and deadline_at <= now

@@ -1,4 +1,4 @@
-"""Why a run that is not moving does not move: which gate, who holds it, and what would free it."""
+"""Explain why a run does not move: which gate blocks it, what holds it, what would free it."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -17,6 +17,9 @@ SLOT_HOLDER_COUNT_MAX: Final = 100
 CHILD_COUNT_MAX: Final = 100
 INTERRUPT_COUNT_MAX: Final = 100
 REASON_LENGTH_MAX: Final = 200
+_SWEEP_REMEDY: Final = (
+    "Keep at least one instance running: its sweep, once per second, takes care of this."
+)
 
 
 class Gate(StrEnum):
@@ -28,51 +31,51 @@ class Gate(StrEnum):
     NO_LIVE_INSTANCE = "no_live_instance"
     LANE_FULL = "lane_full"
     NOT_CLAIMED = "not_claimed"
-    """Nothing that the database knows of is in its way."""
+    """Nothing that is stored in the database blocks it."""
     RUNNING = "running"
     LEASE_EXPIRED = "lease_expired"
-    """Its instance is gone, and the sweep has not taken the run from it yet."""
+    """The lease of its instance has expired, and the sweep has not released the run yet."""
     WAITING = "waiting"
-    """Its executor waits for something, and has given the slot back meanwhile."""
+    """Its job waits for something, and has given the slot back meanwhile."""
     CHILD = "child"
-    """The same, and it has children that are active."""
+    """Its job waits without a slot, and the run has active children."""
     NOT_DUE = "not_due"
     INBOX = "inbox"
-    """Parked until somebody posts to its inbox."""
+    """Parked until an item is posted to its inbox."""
     CANCELLING = "cancelling"
     NO_WORKER = "no_worker"
-    """Of a flow's task: its node needs a service that no live worker offers."""
+    """A node of the flow task needs a service that no live worker offers."""
     NO_FUNCTION = "no_function"
-    """The same: a function that no program has which took the task so far."""
+    """A node of the flow task needs a function that no program has registered so far."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Situation:
-    """A run and what it may be waiting for, as of one instant."""
+    """A run and everything that may block it, at one instant."""
 
     run: Run
     lane: LaneRow
     head: Run | None
-    """Of its key."""
+    """The head of its key."""
     ahead_count: int
-    """Who waits before it: behind the head of its key if it does so itself, else in its lane."""
+    """The runs ahead of it: in the queue of its key if it waits there, else in its lane."""
     slot_holder_ids: Sequence[RunId]
-    """Of its lane: the first SLOT_HOLDER_COUNT_MAX of `held_count`."""
+    """The runs that hold slots of its lane: the first SLOT_HOLDER_COUNT_MAX of `held_count`."""
     held_count: int
     leases: Mapping[InstanceId, Instant]
-    """When each instance that nobody has declared dead loses its lease."""
+    """When the lease of each instance expires. Instances declared dead are not included."""
     ready_at: Instant | None
-    """When it became ready; None when it is not, or when the event has been pruned."""
+    """When it became ready. None if it is not ready, or if the event was pruned."""
     moved_at: Instant | None
-    """When it last began, waited, parked or was woken; None when no event tells any more."""
+    """When it last started, waited, parked or was woken. None if the event was pruned."""
     child_ids: Sequence[RunId] = ()
-    """Its active ones: the first CHILD_COUNT_MAX of them."""
+    """Its active children: the first CHILD_COUNT_MAX of them."""
     open_call_ids: Sequence[str] = ()
-    """The call ids of what it asks people: the first QUESTION_COUNT_MAX of them."""
+    """The call ids of its open questions: the first INTERRUPT_COUNT_MAX of them."""
     error: str | None = None
-    """The document that tells why it failed."""
+    """The error document of a failed run."""
     cancel: str | None = None
-    """The document of who asked it to end, and why."""
+    """The cancel document: who cancelled it, and why."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,25 +85,25 @@ class Explanation:
     gate: Gate
     sentence: str
     remedy: str
-    """What would free it."""
+    """The next step for the reader, or what happens by itself, in one or more sentences."""
     since: Instant | None = None
-    """How long it has been so; None when no event tells any more."""
+    """Since when the run is at this gate. None if the event was pruned."""
     holder_ids: tuple[RunId | InstanceId, ...] = ()
     """Runs at the gates `key`, `lane_full` and `child`, else the instance that has its claim."""
     position: int | None = None
-    """From 1, among those that wait at the same gate."""
+    """The position among the runs that wait at the same gate, from 1."""
     until: Instant | None = None
-    """When something happens by itself: it is woken, timed out, or forced to end."""
+    """When the run next changes by itself: it is woken, timed out, or ended by force."""
     parent_id: RunId | None = None
 
 
 def explain(situation: Situation, now: Instant) -> Explanation:
-    found = _explain(situation, now)
+    explanation = _explain(situation, now)
     parent_id = situation.run.parent_id
     if parent_id is None:
-        return found
-    sentence = f"{found.sentence} It is a child of run {parent_id}."
-    return replace(found, sentence=sentence, parent_id=parent_id)
+        return explanation
+    sentence = f"{explanation.sentence} It is a child of run {parent_id}."
+    return replace(explanation, sentence=sentence, parent_id=parent_id)
 
 
 def _explain(situation: Situation, now: Instant) -> Explanation:
@@ -125,7 +128,7 @@ def _explain(situation: Situation, now: Instant) -> Explanation:
 
 
 def _has_lease(situation: Situation, instance_id: InstanceId | None, now: Instant) -> bool:
-    # An instance that is declared dead has no lease, and one that is unknown never had any.
+    # `leases` contains neither instances declared dead nor unknown ones.
     return instance_id is not None and situation.leases.get(instance_id, now) > now
 
 
@@ -135,34 +138,34 @@ def _explain_ended(situation: Situation) -> Explanation:
         run_id=run.id,
         status=run.status,
         gate=Gate.ENDED,
-        sentence=f"The run is over: {run.status.value}{reason and f' ({reason})'}.",
-        remedy="Nothing: an end is for ever. Start another run, or continue from this one.",
+        sentence=f"The run has ended: {run.status.value}{reason and f' ({reason})'}.",
+        remedy="Start a new run, or continue from this one.",
         since=run.ended_at,
     )
 
 
 def _end_reason(situation: Situation) -> str:
-    """Why it ended so, in one short line in which nothing could move a cursor (S4)."""
+    """Return why the run ended, as one short line without control characters (S4)."""
     if situation.run.status is RunStatus.CANCELED:
         document, field = situation.cancel, "reason"
     else:
         document, field = situation.error, "message"
-    told = json.loads(document or "null")
-    text = str(told.get(field) or "") if isinstance(told, dict) else ""
-    visible = "".join(letter if letter.isprintable() else " " for letter in text)
+    members = json.loads(document or "null")
+    text = str(members.get(field) or "") if isinstance(members, dict) else ""
+    visible = "".join(character if character.isprintable() else " " for character in text)
     line = " ".join(visible.split())
     return line if len(line) <= REASON_LENGTH_MAX else f"{line[: REASON_LENGTH_MAX - 1]}…"
 
 
 def _explain_behind(situation: Situation) -> Explanation:
     run, head = situation.run, situation.head
-    who = "another run" if head is None else f"run {head.id} ({head.status.value})"
+    first = "another run" if head is None else f"run {head.id} ({head.status.value})"
     return Explanation(
         run_id=run.id,
         status=run.status,
         gate=Gate.KEY,
-        sentence=f"Key {run.key!r} is busy: {who} goes first.",
-        remedy="The end of every run before it in its key; to cancel those is the quick way.",
+        sentence=f"Key {run.key!r} is busy: {first} goes first.",
+        remedy="Wait until the earlier runs of the key have ended, or cancel them.",
         since=run.queued_at,
         holder_ids=() if head is None else (head.id,),
         position=situation.ahead_count + 1,
@@ -204,57 +207,61 @@ def _lane_gate(situation: Situation, now: Instant) -> Gate:
 
 
 def _describe_lane_gate(situation: Situation, gate: Gate) -> tuple[str, str]:
-    """What is in the way of a run that is ready, and what would free it."""
+    """Return the sentence and the remedy for a run that is ready."""
     run, lane, held_count = situation.run, situation.lane, situation.held_count
-    place = f"Lane {lane.name!r}"
+    subject = f"Lane {lane.name!r}"
     match gate:
         case Gate.LANE_PAUSED:
-            return f"{place} is paused.", "Let the lane go on."
+            return f"{subject} is paused.", "Resume the lane."
         case Gate.LANE_LIMIT_ZERO:
-            return f"{place} has the limit 0.", "Raise the limit of the lane."
+            return f"{subject} has the limit 0.", "Raise the limit of the lane."
         case Gate.NO_LIVE_INSTANCE:
-            sentence = "No instance is alive to execute it."
+            sentence = "No live instance can execute it."
             return sentence, f"Start a program that has registered job {run.job!r}."
         case Gate.LANE_FULL:
-            sentence = f"{place} is full: {held_count} of {lane.max_concurrent} slots are taken."
-            return sentence, "The end of a run that holds a slot, or a higher limit."
+            sentence = f"{subject} is full: {held_count} of {lane.max_concurrent} slots are taken."
+            return (
+                sentence,
+                "Wait until a run that holds a slot has ended, or raise the limit of the lane.",
+            )
         case _ if run.instance_id is not None:
-            sentence = f"{place} has room: its instance takes a slot when it looks next."
-            return sentence, "Nothing: it goes on within seconds."
+            sentence = f"{subject} has room: its instance takes a slot at its next poll."
+            return sentence, "Nothing to do: it continues within seconds."
         case _:
-            sentence = f"{place} has room: it starts when an instance that knows its job looks."
-            # What an instance has registered is not in the database.
-            return sentence, f"If that lasts: a live program that has registered job {run.job!r}."
+            sentence = (
+                f"{subject} has room: it starts at the next poll of an instance with its job."
+            )
+            # The jobs that an instance has registered are not stored in the database.
+            return sentence, f"If this lasts, start a program that has registered job {run.job!r}."
 
 
 def _describe_history(run: Run) -> str:
-    """How a run that has started before came to want a slot again."""
+    """Return why a run that has started before needs a slot again, or an empty string."""
     if run.queue_rank != QueueRank.RESUMED:
         return ""
     if run.token != NO_TOKEN:
-        return "Its wait is over and it wants a slot again. "
+        return "Its wait is over and it needs a slot again. "
     # Ordinary parking resets both counts, so they are 0 after a timer or a message woke the run.
     if run.death_count > 0:
         return (
-            f"Its executor died ({run.death_count} in a row, {DEATH_COUNT_MAX} are poison)"
-            " and it waits for another one. "
+            f"Its process was lost ({run.death_count} in a row without progress; the run fails at"
+            f" {DEATH_COUNT_MAX}) and it waits for another instance. "
         )
     if run.stop_count > 0:
         return (
-            "A stop of its process ended its execution before it showed any progress"
-            f" ({run.stop_count} in a row, {STOP_COUNT_MAX} are poison)"
-            " and it waits for another one. "
+            f"Its process was stopped ({run.stop_count} in a row without progress; the run fails at"
+            f" {STOP_COUNT_MAX}) and it waits for another instance. "
         )
-    return "It was woken and wants a slot again. "
+    return "It was woken and needs a slot again. "
 
 
 def _describe_open_interrupts(situation: Situation) -> str:
     """Name the open questions of a run that no process executes. People can answer them."""
-    run, asked = situation.run, situation.open_call_ids
-    if run.token != NO_TOKEN or not asked:
+    run, call_ids = situation.run, situation.open_call_ids
+    if run.token != NO_TOKEN or not call_ids:
         return ""
-    several = _count_suffix(asked, "open questions")
-    return f" Its question {asked[0]!r}{several} is open, and can be answered now."
+    suffix = _count_suffix(call_ids, "open questions")
+    return f" Its question {call_ids[0]!r}{suffix} is open, and can be answered now."
 
 
 def _explain_executing(situation: Situation) -> Explanation:
@@ -264,8 +271,8 @@ def _explain_executing(situation: Situation) -> Explanation:
         run_id=run.id,
         status=run.status,
         gate=Gate.RUNNING,
-        sentence=f"It runs on instance {run.instance_id}, whose lease is in force.",
-        remedy="Nothing: it ends when its job does.",
+        sentence=f"It is running on instance {run.instance_id}, whose lease is valid.",
+        remedy="Nothing to do: it ends when its job ends.",
         since=situation.moved_at,
         holder_ids=(run.instance_id,),
         until=next_deadline(run),
@@ -273,23 +280,24 @@ def _explain_executing(situation: Situation) -> Explanation:
 
 
 def _explain_waiting(situation: Situation) -> Explanation:
-    run, children, asked = situation.run, situation.child_ids, situation.open_call_ids
+    run, children, call_ids = situation.run, situation.child_ids, situation.open_call_ids
     assert run.instance_id is not None
     awaited, remedies = [], []
-    if asked:
-        awaited.append(f"for an answer to {asked[0]!r}{_count_suffix(asked, 'open questions')}")
-        remedies.append(f"An answer: `headway run resume {run.id}` gives one.")
+    if call_ids:
+        suffix = _count_suffix(call_ids, "open questions")
+        awaited.append(f"for an answer to {call_ids[0]!r}{suffix}")
+        remedies.append(f"Answer it with `headway run resume {run.id}`.")
     if children:
         awaited.append(f"for child run {children[0]}{_count_suffix(children, 'active children')}")
-        remedies.append(f"The end of the child: ask why run {children[0]} does not move.")
+        remedies.append(f"`headway run explain {children[0]}` shows what the child waits for.")
     if awaited:
-        sentence = f"Its job waits, without a slot, {' and '.join(awaited)}."
+        sentence = f"Its job waits without a slot {' and '.join(awaited)}."
     else:
-        # How long a job sleeps is not in the database.
+        # The end of a sleep is not stored in the database.
         sentence = (
-            "Its job sleeps or waits, without a slot: it asks nothing and has no active child."
+            "Its job sleeps or waits without a slot: it has no open question and no active child."
         )
-        remedies.append("Nothing: it goes on by itself, at a time that only its program knows.")
+        remedies.append("Nothing to do: it continues at a time that only its program determines.")
     return Explanation(
         run_id=run.id,
         status=run.status,
@@ -313,8 +321,8 @@ def _explain_lease_expired(situation: Situation) -> Explanation:
         run_id=run.id,
         status=run.status,
         gate=Gate.LEASE_EXPIRED,
-        sentence=f"Its instance {run.instance_id} is gone: the lease has run out.",
-        remedy="The sweep of any live instance, which looks every second.",
+        sentence=f"Its instance {run.instance_id} is lost: its lease has expired.",
+        remedy=_SWEEP_REMEDY,
         since=situation.leases.get(run.instance_id),
         holder_ids=(run.instance_id,),
         until=next_deadline(run),
@@ -324,14 +332,14 @@ def _explain_lease_expired(situation: Situation) -> Explanation:
 def _explain_parked(situation: Situation, now: Instant) -> Explanation:
     run = situation.run
     if run.wake_at is None:
-        gate, sentence = Gate.INBOX, "It is parked until somebody posts to its inbox."
-        remedy = "A message, an answer or a signal to the run."
+        gate, sentence = Gate.INBOX, "It is parked until an item is posted to its inbox."
+        remedy = "Send the run a message, an answer or a signal."
     elif run.wake_at > now:
-        gate, sentence = Gate.NOT_DUE, "It is parked until its time comes, or a message."
-        remedy = "Its time, or a message to the run."
+        gate, sentence = Gate.NOT_DUE, "It is parked until its wake time or its next message."
+        remedy = "Wait for its wake time, or send the run a message."
     else:
-        gate, sentence = Gate.NOT_DUE, "It is parked, and its time has come."
-        remedy = "The sweep of any live instance, which looks every second."
+        gate, sentence = Gate.NOT_DUE, "It is parked, and its wake time has passed."
+        remedy = _SWEEP_REMEDY
     return Explanation(
         run_id=run.id,
         status=run.status,
@@ -352,14 +360,14 @@ def _explain_cancelling(situation: Situation, now: Instant) -> Explanation:
         status=run.status,
         gate=Gate.CANCELLING,
         sentence=(
-            "It was asked to end, and its job is cleaning up."
+            "It is cancelling, and its job is cleaning up."
             if is_held and not is_over
-            else "It was asked to end, and its job did not do so in time."
+            else "It is cancelling, and its job did not end in time."
         ),
         remedy=(
-            "The end of the job; when its time is up, the run is forced to end."
+            "Wait until the job has ended. After its grace period the run is ended by force."
             if is_held and not is_over
-            else "The sweep of any live instance, which looks every second."
+            else _SWEEP_REMEDY
         ),
         since=situation.moved_at,
         holder_ids=() if run.instance_id is None else (run.instance_id,),

@@ -1,14 +1,14 @@
-"""A run's state, as decisions see it.
+"""The state of a run, as decisions read it.
 
-A NamedTuple, because a batch of a thousand commands makes thousands of them: one is made of a row
-in a third of a microsecond, a frozen dataclass of this width takes thirteen times as long.
+A NamedTuple, because a batch of a thousand commands makes thousands of them: making one from a row
+takes a third of a microsecond, and a frozen dataclass of this width takes thirteen times as long.
 """
 
 from collections.abc import Sequence
 from enum import IntEnum, StrEnum
 from typing import Any, Final, NamedTuple
 
-from headway.core.ids import InstanceId, Instant, Key, LaneName, RunId
+from headway.core.ids import Flag, InstanceId, Instant, Key, LaneName, RunId
 from headway.core.run.status import RunStatus
 from headway.core.run.transitions import TERMINAL
 
@@ -29,14 +29,14 @@ class Recovery(StrEnum):
 
 
 class QueueRank(IntEnum):
-    """Where a run stands in the queue of its lane; within a rank, `ready_seq` decides."""
+    """The priority of a run in the queue of its lane. Within a rank, `ready_seq` decides."""
 
     RESUMED = 0
-    """It ran already and wants a slot again."""
+    """The run has started before and needs a slot again."""
     READY = 1
-    """The first of its key, never started."""
+    """The run is the head of its key and never started."""
     BEHIND = 2
-    """Another run of its key goes first: it cannot be claimed."""
+    """The run waits behind another run of its key, and cannot be claimed."""
 
 
 class FilesOnCancel(StrEnum):
@@ -45,20 +45,20 @@ class FilesOnCancel(StrEnum):
 
 
 class OnExistingOutput(StrEnum):
-    """What becomes of the output that a key has already, when a run starts afresh."""
+    """The treatment of a key's existing output when a run with mode `start` begins."""
 
     ASK = "ask"
-    """The run is refused until its submitter has chosen."""
+    """Refuse the run until the caller chooses one of the others."""
     REPLACE = "replace"
-    """It stays, and is overwritten by name."""
+    """Keep the files; new files with the same name overwrite them."""
     ARCHIVE = "archive"
-    """It is packed, and then removed."""
+    """Pack the files into an archive, and then remove them."""
     DELETE = "delete"
 
 
 class Run(NamedTuple):
     seq: int
-    """Of the event that accepted it: its place among the runs of its key."""
+    """The `seq` of the event that accepted it. It orders the runs of a key."""
     id: RunId
     key: Key
     lane: LaneName
@@ -75,15 +75,15 @@ class Run(NamedTuple):
     slot: LaneName | None
     """The lane while this run holds one of its slots."""
     instance_id: InstanceId | None
-    """Who holds the claim in force; None when nobody does (queued, parked, orphaned, ended)."""
+    """The instance with the current claim. None if queued, parked, orphaned or ended."""
     generation: int
     """How many claims this run has had."""
     token: str
-    """The claim in force, or NO_TOKEN."""
+    """The token of the current claim, or NO_TOKEN."""
     attempt: int
-    """1, and one more for each retry."""
+    """1 for the first attempt, and one more for each retry."""
     death_count: int
-    """Executors lost since the last checkpoint or step."""
+    """The number of executors lost since the last checkpoint or step."""
     window: int
     """Its `Window`."""
     unread_count: int
@@ -92,39 +92,41 @@ class Run(NamedTuple):
     ended_at: Instant | None
     queue_deadline_at: Instant | None
     timeout_us: int | None
-    """How much execution time is left to it; counted down only while `run_deadline_at` is None."""
+    """The execution time left, in microseconds. Valid while `run_deadline_at` is None."""
     run_deadline_at: Instant | None
     wake_at: Instant | None
     cancel_deadline_at: Instant | None
     due_at: Instant | None
-    """The next deadline that the sweep must look at: one index serves all of them."""
+    """The earliest of its deadlines, so that the sweep needs one index for all of them."""
     run_seq: int
     revision: int
     continued_from: RunId | None
     parent_id: RunId | None
     child_of: RunId | None = None
-    """Its parent while this run is active: whoever looks for what must end with it finds it so."""
-    is_parent: int = 0
-    """It has started children, and what is active of them must end with it."""
+    """The parent while this run is active. An index on it finds the children to end."""
+    is_parent: Flag = 0
+    """1 if it has started children, which must end with it."""
     children_ending_since: Instant | None = None
-    """Since when its children must end: it is over, or asked to end, and is a parent still."""
+    """Since when its children must end: since this parent ended or began cancelling."""
     on_existing_output: str | None = None
-    """What is to be done with the key's output before the job begins; None: nothing, or no more."""
+    """An `OnExistingOutput` to apply before the job starts. None if nothing is left to do."""
     delete_files_on_cancel: int | None = None
-    """1: once it is canceled, the files that it has made go, and its checkpoint with them."""
+    """1 if the run's files and its checkpoint are deleted when it is canceled."""
     traceparent: str | None = None
-    """The trace in which it was submitted, as W3C Trace Context writes it."""
+    """The trace in which it was submitted, as a W3C `traceparent`."""
     stop_count: int = 0
-    """The executions without progress that graceful stops have ended since the last progress."""
+    """The number of executions that graceful stops ended since the last progress."""
     updated_at: Instant | None = None
     """When the row was last written."""
 
     @classmethod
     def from_row(cls, row: Sequence[Any]) -> "Run":
-        """A run from the values of its columns, in the order of the fields."""
-        mode, recovery, status = row[5:8]
-        known = (_MODES[mode], _RECOVERIES[recovery], _STATUSES[status])
-        return cls._make((*row[:5], *known, *row[8:]))
+        """Return the run with these column values, which are in the order of the fields."""
+        values = list(row)
+        values[_MODE] = _MODES[values[_MODE]]
+        values[_RECOVERY] = _RECOVERIES[values[_RECOVERY]]
+        values[_STATUS] = _STATUSES[values[_STATUS]]
+        return cls._make(values)
 
     @property
     def is_active(self) -> bool:
@@ -132,13 +134,13 @@ class Run(NamedTuple):
 
     @property
     def is_parked(self) -> bool:
-        """Running, but held by nobody and not in the queue either."""
+        """True if it is running, but no process holds it and it is not in the queue."""
         return (
             self.status is RunStatus.RUNNING and self.token == NO_TOKEN and self.queue_rank is None
         )
 
     def check(self) -> None:
-        """What must hold of any run, at any time. An assertion here is our own mistake."""
+        """Assert what must be true for every run at any time. A failure is a bug in headway."""
         ended = self.status in TERMINAL
         assert (self.ended_at is not None) == ended, self
         assert not (ended and (self.head_key or self.waiting_key or self.slot or self.token)), self
@@ -147,25 +149,29 @@ class Run(NamedTuple):
         assert (self.queue_rank == QueueRank.BEHIND) == (self.waiting_key is not None), self
         assert (self.ready_seq is None) == (self.queue_rank not in (0, 1)), self
         assert self.child_of == (None if ended else self.parent_id), self
-        has_ceased = self.is_parent and self.status not in (RunStatus.QUEUED, RunStatus.RUNNING)
-        assert (self.children_ending_since is not None) == bool(has_ceased), self
+        must_end = self.is_parent and self.status not in (RunStatus.QUEUED, RunStatus.RUNNING)
+        assert (self.children_ending_since is not None) == bool(must_end), self
 
 
-# Looked up, not called: an enumeration's call costs as much as the rest of the row.
+# The indexes of the enumeration fields in a row.
+_MODE: Final = Run._fields.index("mode")
+_RECOVERY: Final = Run._fields.index("recovery")
+_STATUS: Final = Run._fields.index("status")
+# Dict lookups, because calling an Enum takes as long as the rest of the row.
 _MODES: Final = {mode.value: mode for mode in RunMode}
 _RECOVERIES: Final = {recovery.value: recovery for recovery in Recovery}
 _STATUSES: Final = {status.value: status for status in RunStatus}
 
 
 class Claim(NamedTuple):
-    """What an executor shows with everything it writes (I2)."""
+    """The proof of an executor that it holds the run. Sent with every write (I2)."""
 
     run_id: RunId
     token: str
 
 
 class RunRecord(NamedTuple):
-    """A run with its documents, as readers give it. The documents are JSON text."""
+    """A run with its documents, as readers return it. The documents are JSON text."""
 
     run: Run
     params: str

@@ -1,4 +1,4 @@
-"""The states of a run, and the words in which each audience knows them."""
+"""The statuses of a run, and the names under which each audience sees them."""
 
 from collections.abc import Mapping
 from enum import StrEnum
@@ -16,17 +16,17 @@ class RunStatus(StrEnum):
     REJECTED = "rejected"
 
     __hash__ = str.__hash__
-    """An enumeration's own is slow, and this is a key in every table of the hottest path."""
+    """The hash of an Enum is slow, and a status is a dict key on the hottest path."""
 
 
 class StatusNames(NamedTuple):
     row: str
-    """What a person sees in the row of a key (R1.6)."""
+    """The name in the row of a key, for people (R1.6)."""
     task: str
-    """What programs that speak the flow centre's dialect see."""
+    """The name in the task API of flows, for programs."""
 
 
-# A run that was canceled before it started leaves its key `Idle` (R1.6); `row_word` knows.
+# `row_status_name` handles a run that was canceled before it started: its key is `Idle` (R1.6).
 STATUS_NAMES: Final[Mapping[RunStatus, StatusNames]] = {
     RunStatus.QUEUED: StatusNames("Queued", "pending"),
     RunStatus.RUNNING: StatusNames("Running", "running"),
@@ -41,7 +41,7 @@ IDLE_NAME: Final = "Idle"
 
 
 def row_status_name(status: RunStatus, *, has_started: bool) -> str:
-    """The word for the row of a key whose last run is this one."""
+    """Return the name for the row of a key whose last run has this status."""
     if status is RunStatus.REJECTED or (status is RunStatus.CANCELED and not has_started):
         return IDLE_NAME
     return STATUS_NAMES[status].row

@@ -1,4 +1,4 @@
-"""The one table of moves. SQL guards, documentation and tests are made from it."""
+"""The one table of status changes. SQL guards, documentation and tests are derived from it."""
 
 from collections.abc import Mapping
 from enum import StrEnum
@@ -17,13 +17,13 @@ class Trigger(StrEnum):
     EXPIRE = "expire"
     ABANDON = "abandon"
 
-    __hash__ = str.__hash__  # As that of RunStatus.
+    __hash__ = str.__hash__  # As in RunStatus.
 
 
 TRANSITIONS: Final[Mapping[Trigger, Mapping[RunStatus, RunStatus]]] = {
     Trigger.CLAIM: {
         RunStatus.QUEUED: RunStatus.RUNNING,
-        RunStatus.RUNNING: RunStatus.RUNNING,  # Woken, retried, or its executor died.
+        RunStatus.RUNNING: RunStatus.RUNNING,  # Woken, retried, or taken over from a dead instance.
     },
     Trigger.COMPLETE: {
         RunStatus.RUNNING: RunStatus.SUCCEEDED,
@@ -38,13 +38,13 @@ TRANSITIONS: Final[Mapping[Trigger, Mapping[RunStatus, RunStatus]]] = {
         RunStatus.RUNNING: RunStatus.CANCELLING,
     },
     Trigger.CONFIRM_CANCEL: {RunStatus.CANCELLING: RunStatus.CANCELED},
-    # Past its deadline, or held by nobody.
+    # After its deadline, or at once if no process holds the run.
     Trigger.FORCE_CANCEL: {RunStatus.CANCELLING: RunStatus.CANCELED},
     Trigger.EXPIRE: {
         RunStatus.QUEUED: RunStatus.TIMED_OUT,
         RunStatus.RUNNING: RunStatus.TIMED_OUT,
     },
-    # The executor died once too often without progress, or the job said `recovery="fail"`.
+    # Too many executions ended without progress, or the job has `recovery="fail"`.
     Trigger.ABANDON: {RunStatus.RUNNING: RunStatus.FAILED},
 }
 TERMINAL: Final = frozenset(RunStatus) - {s for edges in TRANSITIONS.values() for s in edges}

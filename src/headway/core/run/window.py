@@ -4,28 +4,28 @@ from enum import IntEnum, StrEnum
 
 
 class Window(IntEnum):
-    """Whether an execution listens for messages. The number is stored in the run's row.
+    """The state in which an execution listens for messages. Stored as a number.
 
     Each claim begins with NONE, so no window outlives the execution that opened it.
     """
 
     NONE = 0
-    """It has not listened yet."""
+    """The execution has not listened yet."""
     STREAMING = 1
-    """It listens, and reads its messages between two steps."""
+    """The execution listens, and reads its messages between two steps."""
     COMPACTING = 2
-    """It accepts no messages until the compaction has ended."""
+    """The execution accepts no messages until its compaction has ended."""
     CLOSED = 3
-    """Its loop has ended: neither a message nor a cancel is accepted any more."""
+    """The message loop has ended: neither a message nor a cancel is accepted any more."""
 
 
 class Delivery(StrEnum):
-    """When a message is to reach its run."""
+    """When a message is delivered to its run."""
 
     NOW = "now"
-    """Accept it only while the run listens."""
+    """Accept the message only while the run listens."""
     WHEN_LISTENING = "when_listening"
-    """Store it in the inbox until the run listens."""
+    """Store the message in the inbox until the run listens."""
 
 
 class Refusal(StrEnum):
@@ -35,7 +35,7 @@ class Refusal(StrEnum):
     """The run has ended, or is about to end."""
     NOT_STARTED = "not_started"
     NOT_STREAMING = "not_streaming"
-    """The run is running, and does not listen."""
+    """The run is running but does not listen."""
     COMPACTING = "compacting"
     FLOW_TASK = "flow_task"
     """A task of a flow accepts signals instead."""
@@ -45,7 +45,7 @@ class Refusal(StrEnum):
 
 def message_refusal(window: int, delivery: Delivery) -> Refusal | None:
     """Return why a run in this window refuses a message, or None if it accepts it."""
-    if window == Window.CLOSED:  # It will not listen again, so waiting does not help.
+    if window == Window.CLOSED:  # It will not listen again, so storing the message does not help.
         return Refusal.NOT_STREAMING
     if window == Window.STREAMING or delivery is Delivery.WHEN_LISTENING:
         return None

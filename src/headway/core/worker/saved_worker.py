@@ -1,4 +1,4 @@
-"""A worker as it has registered, and whether it counts (R5.8)."""
+"""Registered workers, and the choice of one for a call (R5.8)."""
 
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
@@ -8,9 +8,9 @@ from headway.core.errors import InvalidInput
 from headway.core.ids import SECOND_US, Instant
 
 TTL_S: Final = 15.0
-"""Who has not been heard of for so long takes no part."""
+"""A worker without a heartbeat for this long gets no calls."""
 RETENTION_S: Final = 86_400.0
-"""Who has not been heard of for so long is forgotten."""
+"""A worker without a heartbeat for this long is removed."""
 SERVICE_COUNT_MAX: Final = 1_000
 LOAD_MAX: Final = 1_000_000_000
 
@@ -25,7 +25,7 @@ class SavedWorker(NamedTuple):
 
 
 class LiveWorker(NamedTuple):
-    """With its services read."""
+    """A registered worker with its services decoded."""
 
     id: str
     url: str
@@ -48,24 +48,27 @@ def choose_worker(
     in_flight_counts: Mapping[str, int] | None = None,
     turn: int = 0,
 ) -> LiveWorker | None:
-    """A live worker that offers the service: the one with the least load, or each in its turn.
+    """Return a live worker that offers the service, or None if there is none.
 
-    `busy` is what this program has under way at each, which their last word may not know yet.
+    It is the one with the least load, or the next by `turn`. `in_flight_counts` are this program's
+    calls to each worker, which the load in its last heartbeat may not include yet.
     """
     able = [
-        one
-        for one in workers
-        if service in one.services and one.id not in excluded and is_alive(one.heartbeat_at, now)
+        worker
+        for worker in workers
+        if service in worker.services
+        and worker.id not in excluded
+        and is_alive(worker.heartbeat_at, now)
     ]
     if not able:
         return None
     if not prefers_least_load:
         return able[turn % len(able)]
-    known = in_flight_counts or {}
-    return min(able, key=lambda one: (max(one.load, known.get(one.id, 0)), one.id))
+    counts = in_flight_counts or {}
+    return min(able, key=lambda worker: (max(worker.load, counts.get(worker.id, 0)), worker.id))
 
 
 def check_services(services: Sequence[str]) -> list[str]:
     if len(services) > SERVICE_COUNT_MAX:
-        raise InvalidInput("services", f"a worker offers at most {SERVICE_COUNT_MAX:,}")
-    return sorted({check_name(one, field="services") for one in services})
+        raise InvalidInput("services", f"must be at most {SERVICE_COUNT_MAX:,} names")
+    return sorted({check_name(service, field="services") for service in services})

@@ -1,4 +1,4 @@
-"""Where a worker may be said to be."""
+"""Check the address that a worker registers."""
 
 import ipaddress
 import re
@@ -14,7 +14,7 @@ _NUMBER: Final = re.compile(r"[0-9]+|0[xX][0-9a-fA-F]*")
 
 
 def check_worker_url(url: str) -> str:
-    """The address of a worker, without a slash at its end; else InvalidInput."""
+    """Return the URL of a worker without a trailing slash. Raise InvalidInput if it is invalid."""
     text = check_text(url, field="url", length_max=URL_LENGTH_MAX).strip().rstrip("/")
     try:
         parts = urlsplit(text)
@@ -23,9 +23,9 @@ def check_worker_url(url: str) -> str:
     except ValueError:
         parts, host, is_address = urlsplit(""), "", False
     if not is_address:
-        raise InvalidInput("url", "must be an address such as http://127.0.0.1:8080")
+        raise InvalidInput("url", "must be a URL such as http://127.0.0.1:8080")
     if parts.username is not None or parts.query or parts.fragment:
-        raise InvalidInput("url", "must have no user, query or fragment")
+        raise InvalidInput("url", "must not have a user, query or fragment")
     problem = host_problem(host)
     if problem is not None:
         raise InvalidInput("url", problem)
@@ -33,17 +33,17 @@ def check_worker_url(url: str) -> str:
 
 
 def host_problem(host: str) -> str | None:
-    """What is wrong with a host that is neither a plain number nor a name; None if it is one.
+    """Return the problem of a host, or None if it is an ordinary IP address or a host name.
 
-    Systems read `10.1`, `0x7f.1`, `2130706433` and digits of other scripts as addresses, each in
-    its own way. What two may read differently cannot be checked, and nobody needs to write it so.
+    Systems parse `10.1`, `0x7f.1`, `2130706433` and digits of other scripts as addresses, each
+    differently. Such a host is refused, because a check here would not hold elsewhere.
     """
     if not host.isascii():
-        return "must be ASCII; write a name in its xn-- form"
+        return "must be ASCII; write an international name in its xn-- form"
     try:
         ipaddress.ip_address(host.partition("%")[0])
     except ValueError:
         last = host.rstrip(".").rpartition(".")[2]
         if _NUMBER.fullmatch(last):
-            return f"{host} is no address; write all four numbers, such as 127.0.0.1"
+            return f"{host} is not an IP address; write all four numbers, such as 127.0.0.1"
     return None

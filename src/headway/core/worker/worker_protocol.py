@@ -1,19 +1,19 @@
-"""What headway and its workers say to each other besides JSON (R5.7)."""
+"""The headers, limits and media types between headway and its workers (R5.7)."""
 
 from typing import Final
 
 from headway.core.document import BYTE_COUNT_MAX
 
 CALL_ID_HEADER: Final = "Headway-Call-Id"
-"""Sent with a call and with its cancel. A worker that names it in its answer is believed for it."""
+"""Sent with a call and with its cancel. A response that repeats it is known to be for it."""
 GENERATION_HEADER: Final = "Headway-Generation"
-"""Of the claim that calls, or that cancels."""
+"""The generation of the claim that sends the call or the cancel."""
 DRAINING: Final = "draining"
-"""The error of a worker that leaves: it has not begun with the call."""
+"""The error code of a worker that is shutting down: it has not started the call."""
 CALL_BYTE_COUNT_MAX: Final = 4 * BYTE_COUNT_MAX
-"""Of a call: its input, and the parameters of a node over those of its task."""
+"""The size limit of a call: its input, and the parameters of the node and of its task."""
 NDJSON_MEDIA_TYPE: Final = "application/x-ndjson"
-"""An answer that tells of progress, line by line."""
+"""The media type of a response that streams progress, one JSON object per line."""
 PROGRESS_BYTE_COUNT_MAX: Final = 16 << 10
 PROGRESS_LINE_BYTE_COUNT_MAX: Final = PROGRESS_BYTE_COUNT_MAX + 64
-"""With what is around it."""
+"""The size limit of a line: the progress and the object around it."""

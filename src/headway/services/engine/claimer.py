@@ -1,11 +1,16 @@
-"""When an engine asks for runs.
+"""Claim runs for the engine of this process, at the moments when a claim may succeed.
 
-With each command of its own process that may make a run ready or free a slot, in the same
-transaction; when others have committed such a thing, as soon as it hears of it; and now and then.
-The last makes it certain, the others make it fast.
+There are three of them. First, a command of this process that may make a run ready or free a slot
+(`may_free_capacity`) is joined by claims that are decided after it in the same transaction, so a
+run that is submitted to an idle engine is claimed by the commit that accepts it. Second, an event
+of another process that may have done the same (CLAIM_TRIGGERS) triggers a poll at once. Third, a
+poll runs every POLL_S. The poll makes the claiming reliable, because events may be lost; the other
+two make it fast. All claims of one poll are sent together, so that they share a transaction.
 
-A run may be in a lane that none of the jobs here names. Such a lane is asked when something has
-happened in it, and from the first run that was won there on it is one of the usual ones.
+A claim names one lane. The regular lanes are those of the jobs registered here and of schedules;
+every claim round includes them. A run may also be submitted to another lane. Such a lane is polled
+when an event occurs in it, and all lanes are polled every ALL_LANES_POLL_S. When a claim there
+succeeds, the lane becomes a regular one, until EXTRA_LANE_COUNT_MAX newer ones have displaced it.
 """
 
 import asyncio
@@ -13,28 +18,8 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-from headway.core.command.admin.instance import RegisterInstance, RenewInstance
-from headway.core.command.admin.pause_schedule import PauseSchedule
-from headway.core.command.admin.prune import (
-    CountPrunable,
-    PruneEvents,
-    PruneIdempotencyKeys,
-    PruneRuns,
-)
-from headway.core.command.admin.save_key import DeleteKey, SaveKey
-from headway.core.command.flow.advance import AdvanceFlow, ContinueTask
-from headway.core.command.flow.load_task import LoadTask, ReadTaskUpdates
 from headway.core.command.protocol import Command
-from headway.core.command.run.cancel import ConfirmCancelDelivery
 from headway.core.command.run.claim import ClaimedRun, ClaimRuns, InstanceLost
-from headway.core.command.run.inbox import ConsumeInbox
-from headway.core.command.run.interrupt import CloseInterrupt, OpenInterrupt, ReadInterrupts
-from headway.core.command.run.record_files import (
-    ConfirmOutputPrepared,
-    FinishFile,
-    RemoveFileRecords,
-)
-from headway.core.command.run.report import AppendEvents, SaveCheckpoint, SaveProgress, SetWindow
 from headway.core.errors import InfrastructureError, StoreClosed
 from headway.core.ids import CRON_LANE, InstanceId, LaneName
 from headway.core.run.events import Event, EventType
@@ -49,7 +34,7 @@ POLL_S: Final = 1.0
 ALL_LANES_POLL_S: Final = 5.0
 CLAIM_COUNT_MAX: Final = 500
 EXTRA_LANE_COUNT_MAX: Final = 8
-"""Lanes beyond those of our jobs that are asked each time: every claim asks them all."""
+"""How many lanes without a job here count as regular. Every claim round includes all of them."""
 CLAIM_TRIGGERS: Final = frozenset(
     {
         EventType.STATE_CHANGED,
@@ -61,42 +46,13 @@ CLAIM_TRIGGERS: Final = frozenset(
         EventType.LANE_CHANGED,
     }
 )
-"""After these a run may be ready that was not, or a slot may be free."""
-NON_TRIGGER_COMMANDS: Final = frozenset[type](
-    {
-        AppendEvents,
-        OpenInterrupt,
-        ClaimRuns,
-        CloseInterrupt,
-        ConfirmCancelDelivery,
-        ConsumeInbox,
-        CountPrunable,
-        DeleteKey,
-        RemoveFileRecords,
-        FinishFile,
-        PruneIdempotencyKeys,
-        ReadTaskUpdates,
-        LoadTask,
-        ConfirmOutputPrepared,
-        PauseSchedule,
-        PruneEvents,
-        PruneRuns,
-        ReadInterrupts,
-        RegisterInstance,
-        RenewInstance,
-        SaveCheckpoint,
-        SaveKey,
-        SaveProgress,
-        SetWindow,
-    }
-)
-"""Commands of which no such event comes: to claim beside them would be in vain."""
+"""Events after which a run may have become ready, or a slot may have become free."""
 
 log = event_log(__name__)
 
 
 class Claimer:
-    """Asks from `begin` on, until it is told to stop."""
+    """Claims runs from `start` until `stop`, with `poll` running as a task."""
 
     def __init__(
         self,
@@ -108,7 +64,7 @@ class Claimer:
         instance_id: Callable[[], InstanceId],
         on_answer: Callable[[InstanceId, Sequence[ClaimedRun] | InstanceLost], None],
     ) -> None:
-        """`on_answer` is told in whose name was asked, and what came of it."""
+        """Create a claimer. `on_answer` gets the claiming instance and the answer to each claim."""
         self._store = store
         self._reader = reader
         self._ids = ids
@@ -117,9 +73,9 @@ class Claimer:
         self._on_answer = on_answer
         self._wake = asyncio.Event()
         self._extra_lanes: dict[LaneName, None] = {}
-        """Lanes that no job of ours names, where we have won runs; the latest comes last."""
+        """Lanes without a job here in which runs were claimed, the latest last."""
         self._changed_lanes: set[LaneName] = set()
-        """Where something has happened since the last round, and we do not usually ask."""
+        """Lanes that are not regular and had an event since the last round."""
         self._all_lanes_polled_at_s = float("-inf")
         self._is_stopping = False
 
@@ -133,7 +89,7 @@ class Claimer:
         )
 
     def stop(self) -> None:
-        """What is under way is still answered."""
+        """Send no more claims. Claims in flight are still answered."""
         self._is_stopping = True
         self._stop_piggyback()
         self._stop_listening_others()
@@ -141,37 +97,37 @@ class Claimer:
         self._wake.set()
 
     async def poll(self) -> None:
-        """Until it is told to stop."""
+        """Claim when woken and every POLL_S, until `stop`."""
         while not self._is_stopping:
             self._wake.clear()
-            called, self._changed_lanes = self._changed_lanes, set()
+            changed, self._changed_lanes = self._changed_lanes, set()
             try:
-                lanes = await self._lanes_to_poll(called) if self._jobs else []
-                # Together, so that they share a transaction.
+                lanes = await self._lanes_to_poll(changed) if self._jobs else []
+                # Sent together, so that they share a transaction.
                 await asyncio.gather(*map(self._claim_from, lanes))
-                called.clear()
-            except StoreClosed:  # Nothing can be done here any more.
+                changed.clear()
+            except StoreClosed:  # No claim can succeed any more.
                 raise
             except InfrastructureError as error:
                 log.warning("claim_failed", extra={"reason": str(error)})
                 await asyncio.sleep(POLL_S)
-            except Exception:  # One round that breaks costs no more than itself.
-                log.exception("claim_broke")
+            except Exception:  # A crash must not end the loop.
+                log.exception("claim_round_crashed")
                 await asyncio.sleep(POLL_S)
-            self._changed_lanes |= called  # Who could not be asked.
+            self._changed_lanes |= changed  # Not empty after a failure: poll them again.
             await wait_until_set(self._wake, POLL_S)
 
-    async def _lanes_to_poll(self, called: set[LaneName]) -> Sequence[LaneName]:
-        """The usual ones, and where something happened; now and then all: hints may be lost."""
+    async def _lanes_to_poll(self, changed: set[LaneName]) -> Sequence[LaneName]:
+        """Return the regular and the changed lanes, or every ALL_LANES_POLL_S all lanes."""
         now_s = time.monotonic()
         if now_s - self._all_lanes_polled_at_s < ALL_LANES_POLL_S:
-            return sorted(self._regular_lanes() | called)
+            return sorted(self._regular_lanes() | changed)
         names = await self._reader.lane_names()
         self._all_lanes_polled_at_s = now_s
         return names
 
     def _regular_lanes(self) -> set[LaneName]:
-        """Those of our jobs, of schedules, and where we have won runs of late."""
+        """Return the lanes of registered jobs and schedules, and lanes with recent claims."""
         return {CRON_LANE, *(job.lane for job in self._jobs.values()), *self._extra_lanes}
 
     async def _claim_from(self, lane: LaneName) -> None:
@@ -179,18 +135,15 @@ class Claimer:
         answer = await self._store.apply(command)
         if not isinstance(answer, InstanceLost) and answer and lane not in self._regular_lanes():
             self._extra_lanes[lane] = None
-            self._wake.set()  # What was put meanwhile had no company that asked here.
-            if (
-                len(self._extra_lanes) > EXTRA_LANE_COUNT_MAX
-            ):  # It is still asked when something happens in it.
+            self._wake.set()  # Commands in the meantime were not joined by claims for this lane.
+            # Events still cause polls of a lane that is displaced here.
+            if len(self._extra_lanes) > EXTRA_LANE_COUNT_MAX:
                 del self._extra_lanes[next(iter(self._extra_lanes))]
         self._on_answered(command, answer)
 
     def _piggyback_claims(self, command: Command[Any]) -> Sequence[ClaimRuns]:
-        if type(command) in NON_TRIGGER_COMMANDS or not self._jobs:
+        if not command.may_free_capacity or not self._jobs:
             return ()
-        if isinstance(command, AdvanceFlow) and isinstance(command.next_action, ContinueTask):
-            return ()  # Most steps: their task goes on, and keeps its slot.
         return [self._claim_command(lane) for lane in sorted(self._regular_lanes())]
 
     def _claim_command(self, lane: LaneName) -> ClaimRuns:
@@ -204,7 +157,7 @@ class Claimer:
 
     def _on_answered(self, command: ClaimRuns, answer: Sequence[ClaimedRun] | InstanceLost) -> None:
         if not isinstance(answer, InstanceLost) and len(answer) == command.count:
-            self._wake.set()  # There may be more.
+            self._wake.set()  # There may be more ready runs.
         self._on_answer(command.instance_id, answer)
 
     def _on_other_events(self, events: Sequence[Event]) -> None:
@@ -213,9 +166,9 @@ class Claimer:
             self._wake.set()
 
     def _mark_changed_lanes(self, events: Sequence[Event]) -> None:
-        """Ask where this happened, unless it is one of the lanes that every claim asks."""
+        """Schedule a poll of the lanes of these events, except the regular lanes."""
         lanes = {event.lane for event in events if event.type in CLAIM_TRIGGERS}
-        called = {lane for lane in lanes - self._regular_lanes() if lane is not None}
-        if called and self._jobs:
-            self._changed_lanes |= called
+        changed = {lane for lane in lanes - self._regular_lanes() if lane is not None}
+        if changed and self._jobs:
+            self._changed_lanes |= changed
             self._wake.set()

@@ -1,4 +1,15 @@
-"""The commands that wait for the writer: put by the event loop, taken by the writer's thread."""
+"""The queue of commands between the event loop and the writer's thread.
+
+The event loop puts commands, the writer's thread takes them in batches. There is no lock: both
+sides use `deque` operations, which are atomic, and fixed orders of reads and writes:
+
+- `put` appends a command and then checks `_is_writer_waiting`. The writer sets that flag and then
+  checks the queue again before it waits. So at least one of the two sees the other.
+- `put` appends a command and then checks `_deferred`, while the writer takes `_deferred` first and
+  `_commands` second. So every command is followed by deferred commands in its batch or a later one.
+
+See docs/internals/writer.md.
+"""
 
 import asyncio
 from collections import deque
@@ -8,11 +19,10 @@ from typing import Any, Final
 
 from headway.adapters.sql.write.batch import PendingCommand
 from headway.adapters.sql.write.instance_lease import Lease
-from headway.core.command.documents import document_length
 from headway.core.command.protocol import Command
 from headway.core.errors import StoreClosed, StoreOverloaded
 from headway.core.ids import InstanceId
-from headway.forked import exit_if_forked, fork_mark
+from headway.process.fork_guard import exit_if_forked, fork_mark
 
 BATCH_COUNT_MAX: Final = 1_000
 QUEUED_COUNT_MAX: Final = 100_000
@@ -22,24 +32,27 @@ PiggybackSource = Callable[[Command[Any]], Sequence[Command[Any]]]
 
 
 class CommandQueue:
-    """Made and filled in one event loop, emptied in another, which is that of the writer."""
+    """Commands that one event loop puts and the writer's event loop takes."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._fork_mark = fork_mark()
         self._commands: deque[PendingCommand] = deque()
         self._deferred: deque[PendingCommand] = deque()
-        """What is to be decided after everything else of its batch."""
+        """Commands that are decided after all others of their batch, such as claims."""
         self._piggyback_source: PiggybackSource | None = None
         self._on_answer: Callable[[Command[Any], Any], None] = _ignore_answer
         self._lease: Lease | None = None
-        self.lost_lease_count = -1  # The first one takes nobody's place.
+        self.lost_lease_count = -1  # The first lease does not replace a lost one.
         self._is_closing = False
         self._is_writer_waiting = False
         self._is_wake_scheduled = False
 
     def put(self, command: Command[Any]) -> "asyncio.Future[Any]":
-        """The answer to come, once it is durable."""
+        """Queue a command, and return a future for its answer, which is set after the commit.
+
+        Raise StoreClosed after `close`, StoreOverloaded if the queue is full.
+        """
         exit_if_forked(self._fork_mark)  # A forked child has no writer.
         if self._is_closing:
             raise StoreClosed
@@ -47,11 +60,12 @@ class CommandQueue:
             raise StoreOverloaded(len(self._commands))
         answer: asyncio.Future[Any] = self._loop.create_future()
         self._commands.append(PendingCommand(command, answer))
-        # Put before this look, as it is taken after the other's: so nobody goes without company.
+        # Checked after the append: the writer takes `_deferred` before `_commands`, so no command
+        # misses its claims.
         if self._piggyback_source is not None and not self._deferred:
             self._deferred.extend(map(self._create_piggyback, self._piggyback_source(command)))
         if self._is_writer_waiting and not self._is_wake_scheduled:
-            # Once the loop has done what it is about to do: all that comes of it goes together.
+            # At the end of this round of the event loop, so that all of its commands are one batch.
             self._is_wake_scheduled = True
             self._loop.call_soon(self._wake_writer)
         return answer
@@ -63,6 +77,11 @@ class CommandQueue:
         ttl_s: float,
         on_renewed: Callable[[float | None], None],
     ) -> Callable[[], None]:
+        """Renew the lease of `instance_id` until the returned function is called.
+
+        The writer's thread calls `on_renewed` with the time of `time.monotonic` until which the
+        lease is valid, or with None if the lease is lost.
+        """
         assert self._lease is None, "a writer serves one instance"
         self.lost_lease_count += 1
         lease = self._lease = Lease(
@@ -78,6 +97,7 @@ class CommandQueue:
         return end
 
     def renew_lease(self) -> None:
+        """Renew the lease at once instead of at its next due time."""
         if self._lease is not None:
             self._lease.renew_now()
             self._wake_writer()
@@ -85,6 +105,10 @@ class CommandQueue:
     def piggyback(
         self, source: PiggybackSource, on_answer: Callable[[Command[Any], Any], None]
     ) -> Callable[[], None]:
+        """Add the commands of `source` to the batch of each command, until the result is called.
+
+        They are decided last in their batch. `on_answer` receives each of them with its answer.
+        """
         assert self._piggyback_source is None, "a writer serves one instance"
         self._piggyback_source, self._on_answer = source, on_answer
 
@@ -96,15 +120,15 @@ class CommandQueue:
     def _create_piggyback(self, command: Command[Any]) -> PendingCommand:
         answer: asyncio.Future[Any] = self._loop.create_future()
 
-        def told(answer: "asyncio.Future[Any]") -> None:
+        def deliver(answer: "asyncio.Future[Any]") -> None:
             if not answer.cancelled() and answer.exception() is None:
                 self._on_answer(command, answer.result())
 
-        answer.add_done_callback(told)
+        answer.add_done_callback(deliver)
         return PendingCommand(command, answer)
 
     def close(self) -> None:
-        """Nothing more is put; what waits is still taken."""
+        """Refuse new commands. The queued ones are still taken."""
         self._is_closing = True
         self._wake_writer()
 
@@ -113,22 +137,25 @@ class CommandQueue:
         return self._is_writer_waiting and not self._commands and not self._deferred
 
     def _wake_writer(self) -> None:
-        # Appended first, looked at second; the writer does it the other way round, so that one of
-        # the two always sees the other.
+        # The commands were appended before this check. The writer sets the flag before it checks
+        # the queue, so at least one of the two sees the other.
         self._is_wake_scheduled = False
         if self._is_writer_waiting:
             self._is_writer_waiting = False
             self._writer_loop.call_soon_threadsafe(self._wake_event.set)
 
-    # From here on: the writer's thread.
+    # The methods below run in the writer's thread.
 
     def attach_writer(self) -> None:
-        """To be called once, in the thread that takes."""
+        """Use the running event loop as the writer's. Call once, in the writer's thread."""
         self._writer_loop = asyncio.get_running_loop()
         self._wake_event = asyncio.Event()
 
     async def next_batch(self) -> list[PendingCommand]:
-        """What waits, up to a limit; nothing only when the writer is to end."""
+        """Wait for commands and return them, up to the limits of a batch.
+
+        Return an empty list if the queue is closed and empty.
+        """
         self._queue_lease_renewal()
         while not (self._commands or self._deferred):
             if self._is_closing:
@@ -139,26 +166,26 @@ class CommandQueue:
                 await self._wait_for_work()
             self._is_writer_waiting = False
             self._queue_lease_renewal()
-        last: list[PendingCommand] = []
+        deferred: list[PendingCommand] = []
         while self._deferred:
-            last.append(self._deferred.popleft())
+            deferred.append(self._deferred.popleft())
         batch: list[PendingCommand] = []
         length = 0
         while self._commands and len(batch) < BATCH_COUNT_MAX and length < BATCH_LENGTH_MAX:
             batch.append(self._commands.popleft())
-            length += document_length(batch[-1].command)
-        if self._commands:  # It goes with those that wait longest.
-            self._deferred.extendleft(reversed(last))
+            length += batch[-1].command.document_length()
+        if self._commands:  # The deferred commands follow the last of the queued ones.
+            self._deferred.extendleft(reversed(deferred))
             return batch
-        return batch + last
+        return batch + deferred
 
     def close_and_list(self) -> list[PendingCommand]:
-        """What nobody takes any more; nothing can be put from here on."""
+        """Refuse new commands, and return the queued ones, which will not be executed."""
         self._is_closing = True
         return [*self._commands, *self._deferred]
 
     async def _wait_for_work(self) -> None:
-        """For somebody to call, or for the lease to be due."""
+        """Wait for a command, or until the lease is due for renewal."""
         lease = self._lease
         with suppress(TimeoutError):
             async with asyncio.timeout(None if lease is None else lease.due_in_s()):
@@ -167,8 +194,9 @@ class CommandQueue:
     def _queue_lease_renewal(self) -> None:
         lease = self._lease
         if lease is not None and not self._is_closing and lease.due_in_s() <= 0:
+            # First in the queue: `Writer._send_answers` expects it there.
             self._commands.appendleft(PendingCommand(lease.start_renewal(), lease))
 
 
 def _ignore_answer(_command: Command[Any], _answer: Any) -> None:
-    """Nobody keeps company."""
+    """Used while there is no piggyback source."""

@@ -1,7 +1,8 @@
-"""Retention: what is over and old enough is removed, a few rows at a time."""
+"""Retention: remove old runs, events and idempotency keys, a limited number at a time."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import ClassVar
 
 from headway.core.batch_state import BatchState
 from headway.core.command.protocol import RowsNeeded
@@ -11,115 +12,137 @@ from headway.core.run.transitions import TERMINAL
 
 @dataclass(frozen=True, slots=True)
 class PruneRuns:
+    """Remove those of `run_ids` that may be pruned. See `_find_prunable`."""
+
     run_ids: tuple[RunId, ...]
     ended_before: Instant
 
-    def need(self, needs: RowsNeeded) -> None:
-        _need_runs(needs, self.run_ids)
+    may_free_capacity: ClassVar[bool] = False
 
-    def decide(self, world: BatchState) -> int:
-        """How many were removed."""
-        removed = _find_prunable(world, self.run_ids, self.ended_before)
+    def document_length(self) -> int:
+        return 0
+
+    def need(self, rows: RowsNeeded) -> None:
+        _need_runs(rows, self.run_ids)
+
+    def decide(self, batch: BatchState) -> int:
+        """Return how many runs were removed."""
+        removed = _find_prunable(batch, self.run_ids, self.ended_before)
         for run_id in removed:
-            run = world.runs.pop(run_id)
-            world.changes.runs_removed[run_id] = None
-            # Nor may a later command of the batch continue from it.
-            for newest in (world.latest_run_ids, world.latest_started_ids):
-                if newest.get(run.key) == run_id:
-                    del newest[run.key]
+            run = batch.runs.pop(run_id)
+            batch.changes.runs_removed[run_id] = None
+            # A later command of the batch must not continue from it.
+            for latest_ids in (batch.latest_run_ids, batch.latest_started_ids):
+                if latest_ids.get(run.key) == run_id:
+                    del latest_ids[run.key]
         return len(removed)
 
 
 @dataclass(frozen=True, slots=True)
 class CountPrunable:
-    """Look how many `PruneRuns` would remove; changes nothing."""
+    """Count the runs that `PruneRuns` would remove. Changes nothing."""
 
     run_ids: tuple[RunId, ...]
     ended_before: Instant
 
-    def need(self, needs: RowsNeeded) -> None:
-        _need_runs(needs, self.run_ids)
+    may_free_capacity: ClassVar[bool] = False
 
-    def decide(self, world: BatchState) -> int:
-        return len(_find_prunable(world, self.run_ids, self.ended_before))
+    def document_length(self) -> int:
+        return 0
+
+    def need(self, rows: RowsNeeded) -> None:
+        _need_runs(rows, self.run_ids)
+
+    def decide(self, batch: BatchState) -> int:
+        return len(_find_prunable(batch, self.run_ids, self.ended_before))
 
 
-def _need_runs(needs: RowsNeeded, run_ids: Iterable[RunId]) -> None:
+def _need_runs(rows: RowsNeeded, run_ids: Iterable[RunId]) -> None:
     for run_id in run_ids:
-        needs.add_run(run_id)
-        needs.pruned_ids[run_id] = None
+        rows.add_run(run_id)
+        rows.pruned_ids[run_id] = None
 
 
 def _find_prunable(
-    world: BatchState, run_ids: Iterable[RunId], ended_before: Instant
+    batch: BatchState, run_ids: Iterable[RunId], ended_before: Instant
 ) -> list[RunId]:
-    """Those that are over and old enough.
+    """Return the runs that ended before `ended_before`, except those that are still needed.
 
-    A busy key keeps the newest run that has started: who waits may go on from it. An active parent
-    keeps its children: it may look for them again. And who has children that must end first is
-    needed for that.
+    The newest started run of a busy key stays, because a waiting run may continue from it. Children
+    of an active parent stay, because the parent may read them again. A run stays until its children
+    have been asked to end.
     """
-    newest = _newest_started(world)
+    newest_seqs = _newest_started_seqs(batch)
     return [
         run_id
         for run_id in run_ids
-        if (run := world.run(run_id)) is not None
+        if (run := batch.run(run_id)) is not None
         and run.status in TERMINAL
         and run.ended_at is not None
         and run.ended_at < ended_before
-        and (world.head_run(run.key) is None or run.seq != newest.get(run.key))
+        and (batch.head_run(run.key) is None or run.seq != newest_seqs.get(run.key))
         and not run.is_parent
-        and not (run.parent_id is not None and world.is_active(run.parent_id))
+        and not (run.parent_id is not None and batch.is_active(run.parent_id))
     ]
 
 
-def _newest_started(world: BatchState) -> dict[Key, int]:
-    newest = dict(world.other_started_seqs)
-    for run in world.runs.values():
+def _newest_started_seqs(batch: BatchState) -> dict[Key, int]:
+    seqs = dict(batch.other_started_seqs)
+    for run in batch.runs.values():
         if run.started_at is not None:
-            newest[run.key] = max(run.seq, newest.get(run.key, run.seq))
-    return newest
+            seqs[run.key] = max(run.seq, seqs.get(run.key, run.seq))
+    return seqs
 
 
 @dataclass(frozen=True, slots=True)
 class PruneEvents:
-    """Remove the beginning of the stream; a subscriber that still wants it is told to resync."""
+    """Remove the oldest events. A subscriber that has not read them receives `resync`."""
 
     up_to_seq: int
     count_max: int = 10_000
 
-    def need(self, needs: RowsNeeded) -> None:
-        """The stream's own row is locked by every batch."""
+    may_free_capacity: ClassVar[bool] = False
 
-    def decide(self, world: BatchState) -> int:
-        """Up to where the stream is pruned now; if less than asked for, there is more to do."""
-        up_to_seq = min(self.up_to_seq, world.seq, world.pruned_seq + self.count_max)
-        if up_to_seq > world.pruned_seq:
-            world.pruned_seq = world.changes.pruned_seq = up_to_seq
-        return world.pruned_seq
+    def document_length(self) -> int:
+        return 0
+
+    def need(self, rows: RowsNeeded) -> None:
+        """Need nothing: every batch locks the row of the stream."""
+
+    def decide(self, batch: BatchState) -> int:
+        """Return the last pruned `seq`. If it is less than `up_to_seq`, prune again."""
+        up_to_seq = min(self.up_to_seq, batch.seq, batch.pruned_seq + self.count_max)
+        if up_to_seq > batch.pruned_seq:
+            batch.pruned_seq = batch.changes.pruned_seq = up_to_seq
+        return batch.pruned_seq
 
 
 @dataclass(frozen=True, slots=True)
 class PruneIdempotencyKeys:
-    """Forget idempotency keys that are older than their promise."""
+    """Remove idempotency keys whose retention time is over."""
 
     idempotency_keys: tuple[str, ...]
     recorded_before: Instant
-    """What was remembered then, or earlier, is forgotten."""
+    """Remove the keys that were recorded at this instant or earlier."""
 
-    def need(self, needs: RowsNeeded) -> None:
-        needs.idempotency_keys |= dict.fromkeys(self.idempotency_keys)
+    may_free_capacity: ClassVar[bool] = False
 
-    def decide(self, world: BatchState) -> int:
-        """How many of them were old enough."""
+    def document_length(self) -> int:
+        return 0
+
+    def need(self, rows: RowsNeeded) -> None:
+        rows.idempotency_keys |= dict.fromkeys(self.idempotency_keys)
+
+    def decide(self, batch: BatchState) -> int:
+        """Return how many keys were removed."""
         old = [
             key
             for key in self.idempotency_keys
-            if (one := world.idempotency_records.get(key)) is not None
-            and one.at <= self.recorded_before
+            if (record := batch.idempotency_records.get(key)) is not None
+            and record.at <= self.recorded_before
         ]
         for key in old:
-            del world.idempotency_records[key]
-            if world.changes.idempotency_records_added.pop(key, None) is None:
-                world.changes.idempotency_keys_removed[key] = None
+            del batch.idempotency_records[key]
+            if batch.changes.idempotency_records_added.pop(key, None) is None:
+                batch.changes.idempotency_keys_removed[key] = None
         return len(old)

@@ -1,6 +1,7 @@
-"""A key's saved row: job and parameters of its next run; locked while one is active (R1.7)."""
+"""A key's saved row: job and params of its next run. Locked while a run is active (R1.7)."""
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from headway.core.batch_state import BatchState, SavedKey
 from headway.core.command.protocol import RevisionMismatch, RowsNeeded, trim_names
@@ -11,64 +12,80 @@ from headway.core.run.events import EventType
 
 @dataclass(frozen=True, slots=True)
 class Locked:
+    """The row cannot change, because the key has an active run."""
+
     active_run_id: RunId
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SaveKey:
+    """Create or replace the saved row of a key."""
+
     key: Key
     job: str
     params: Document = EMPTY_OBJECT
     expected_revision: int | None = None
     by: str = ""
 
+    may_free_capacity: ClassVar[bool] = False
+
     def __post_init__(self) -> None:
         trim_names(self, "key", "job")
         check_text(self.by, field="by")
 
-    def need(self, needs: RowsNeeded) -> None:
-        needs.saved_keys[self.key] = None
-        needs.head_keys[self.key] = None
+    def document_length(self) -> int:
+        return len(self.params)
 
-    def decide(self, world: BatchState) -> SavedKey | Locked | RevisionMismatch:
-        head = world.head_run(self.key)
+    def need(self, rows: RowsNeeded) -> None:
+        rows.saved_keys[self.key] = None
+        rows.head_keys[self.key] = None
+
+    def decide(self, batch: BatchState) -> SavedKey | Locked | RevisionMismatch:
+        head = batch.head_run(self.key)
         if head is not None:
             return Locked(head.id)
-        saved = world.keys.get(self.key)
+        saved = batch.keys.get(self.key)
         revision = 0 if saved is None else saved.revision
         if self.expected_revision is not None and self.expected_revision != revision:
             return RevisionMismatch(revision)
-        # Its event's number, so that no revision comes back after the row was deleted.
-        saved = SavedKey(self.key, self.job, self.params, world.seq + 1, world.now)
-        world.keys[self.key] = world.changes.keys[self.key] = saved
-        _emit_changed(world, self.key, revision=saved.revision, by=self.by)
+        # The `seq` of its event, so that a row made after a deletion has a new revision.
+        saved = SavedKey(self.key, self.job, self.params, batch.seq + 1, batch.now)
+        batch.keys[self.key] = batch.changes.keys[self.key] = saved
+        _emit_changed(batch, self.key, revision=saved.revision, by=self.by)
         return saved
 
 
 @dataclass(frozen=True, slots=True)
 class DeleteKey:
+    """Delete the saved row of a key. The answer is False if there is none."""
+
     key: Key
     by: str = ""
+
+    may_free_capacity: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         trim_names(self, "key")
         check_text(self.by, field="by")
 
-    def need(self, needs: RowsNeeded) -> None:
-        needs.saved_keys[self.key] = None
-        needs.head_keys[self.key] = None
+    def document_length(self) -> int:
+        return 0
 
-    def decide(self, world: BatchState) -> bool | Locked:
-        head = world.head_run(self.key)
+    def need(self, rows: RowsNeeded) -> None:
+        rows.saved_keys[self.key] = None
+        rows.head_keys[self.key] = None
+
+    def decide(self, batch: BatchState) -> bool | Locked:
+        head = batch.head_run(self.key)
         if head is not None:
             return Locked(head.id)
-        if world.keys.pop(self.key, None) is None:
+        if batch.keys.pop(self.key, None) is None:
             return False
-        world.changes.keys[self.key] = None
-        _emit_changed(world, self.key, revision=None, by=self.by)
+        batch.changes.keys[self.key] = None
+        _emit_changed(batch, self.key, revision=None, by=self.by)
         return True
 
 
-def _emit_changed(world: BatchState, key: Key, *, revision: int | None, by: str) -> None:
-    told = encode_document({"revision": revision, "by": by}, field="key")
-    world.emit_global(EventType.KEY_CHANGED, told, key=key)
+def _emit_changed(batch: BatchState, key: Key, *, revision: int | None, by: str) -> None:
+    payload = encode_document({"revision": revision, "by": by}, field="key")
+    batch.emit_global(EventType.KEY_CHANGED, payload, key=key)

@@ -1,82 +1,86 @@
-"""What a driver reads of its task, by the door through which it writes.
+"""Read the state of a flow task for its driver, through the same queue as its writes.
 
-So those of many tasks are read together, by a few statements, and only for who holds the claim. A
-driver asks for nothing else at the same time: what it reads is what it has written.
+The reads of many tasks thus share a few statements, and only the holder of the claim gets an
+answer. A driver has no other command in flight meanwhile, so it reads all of its own writes.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import ClassVar, Literal
 
 from headway.core.batch_state import BatchState, InboxItem
-from headway.core.command.protocol import RowsNeeded
+from headway.core.command.protocol import HolderCommand, RowsNeeded
 from headway.core.flow.engine.records import EndedChild, FlowRun
 from headway.core.flow.engine.state import NodeRun
 from headway.core.ids import Instant, RunId
-from headway.core.run.run import Claim
+from headway.core.run.run import Run
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredTask:
-    """All that a driver, or a reader of its state, needs of a task, as of one instant."""
+    """The state of a flow task at one instant, for its driver and for readers."""
 
     flow_run: FlowRun
     shared: Mapping[str, str]
-    """Keys, and values in JSON."""
+    """The shared state: values in JSON by key."""
     rows: Sequence[NodeRun]
-    """Those that its present node needs."""
+    """The node runs that the current node needs."""
     unread: Sequence[InboxItem]
     now: Instant
 
 
 @dataclass(frozen=True, slots=True)
-class LoadTask:
-    claim: Claim
+class LoadTask(HolderCommand[StoredTask | Literal[False]]):
+    """Read the state of a task. The answer is False if the claim is stale."""
 
-    def need(self, needs: RowsNeeded) -> None:
-        needs.add_run(self.claim.run_id)
-        needs.inbox_run_ids[self.claim.run_id] = None
-        needs.task_ids[self.claim.run_id] = None
+    may_free_capacity: ClassVar[bool] = False
 
-    def decide(self, world: BatchState) -> StoredTask | Literal[False]:
-        """False: the claim is void."""
-        run = world.held_run(self.claim)
-        if run is None:
-            return False
-        tasks = world.tasks
+    def document_length(self) -> int:
+        return 0
+
+    def need(self, rows: RowsNeeded) -> None:
+        rows.add_run(self.claim.run_id)
+        rows.inbox_run_ids[self.claim.run_id] = None
+        rows.task_ids[self.claim.run_id] = None
+
+    def decide_held(self, batch: BatchState, run: Run) -> StoredTask:
+        tasks = batch.tasks
         return StoredTask(
             flow_run=tasks.flow_runs[run.id],
             shared=tasks.shared.get(run.id, {}),
             rows=tasks.rows.get(run.id, ()),
-            unread=tuple(world.inbox[run.id]),
-            now=world.now,
+            unread=tuple(batch.inbox[run.id]),
+            now=batch.now,
         )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskUpdates:
     unread: Sequence[InboxItem]
-    """In order."""
+    """The unread inbox items, in order."""
     ended_children: Mapping[RunId, EndedChild] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
-class ReadTaskUpdates:
-    """What is in the inbox of a task, and which of its children have ended."""
+class ReadTaskUpdates(HolderCommand[TaskUpdates | Literal[False]]):
+    """Read the unread inbox items of a task, and which of its children have ended.
 
-    claim: Claim
+    The answer is False if the claim is stale.
+    """
+
     child_ids: tuple[RunId, ...] = ()
 
-    def need(self, needs: RowsNeeded) -> None:
-        needs.add_run(self.claim.run_id)
-        needs.inbox_run_ids[self.claim.run_id] = None
-        needs.ended_ids |= dict.fromkeys(self.child_ids)
+    may_free_capacity: ClassVar[bool] = False
 
-    def decide(self, world: BatchState) -> TaskUpdates | Literal[False]:
-        """False: the claim is void."""
-        run = world.held_run(self.claim)
-        if run is None:
-            return False
-        known = world.tasks.ended_children
-        ended = {run_id: known[run_id] for run_id in self.child_ids if run_id in known}
-        return TaskUpdates(unread=tuple(world.inbox[run.id]), ended_children=ended)
+    def document_length(self) -> int:
+        return 0
+
+    def need(self, rows: RowsNeeded) -> None:
+        rows.add_run(self.claim.run_id)
+        rows.inbox_run_ids[self.claim.run_id] = None
+        rows.ended_ids |= dict.fromkeys(self.child_ids)
+
+    def decide_held(self, batch: BatchState, run: Run) -> TaskUpdates:
+        ended = batch.tasks.ended_children
+        own_ended = {run_id: ended[run_id] for run_id in self.child_ids if run_id in ended}
+        return TaskUpdates(unread=tuple(batch.inbox[run.id]), ended_children=own_ended)

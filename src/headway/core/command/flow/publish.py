@@ -1,7 +1,7 @@
-"""Publishing flows, and starting their tasks: a task is a run with a flow beside it."""
+"""Publish flows and start their tasks. A task is a run with the state of a flow."""
 
 from dataclasses import dataclass
-from typing import Final
+from typing import ClassVar, Final
 
 from headway.core.batch_state import BatchState
 from headway.core.command.protocol import RevisionMismatch, RowsNeeded, trim_names
@@ -30,30 +30,33 @@ VERSION_MAX: Final = 1_000_000_000
 class FlowSaved:
     flow_id: str
     version: int
-    """0: it has none yet."""
+    """0 if the flow has no version yet."""
     version_id: str
     revision: int
     is_new: bool
-    """False: it was there already, as it is."""
+    """False if the flow or version already existed unchanged."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PublishFlow:
-    """A new version of a flow, which is made if need be. Equal definitions are one version.
+    """Add a version to a flow, and create the flow if it does not exist.
 
-    Without a definition the flow is only given its name.
+    A definition that equals the published version adds no version. Without a definition, only the
+    flow is created.
     """
 
     name: str
     flow_id: str
-    """For a flow that is new."""
+    """The id of the flow if it is created."""
     definition: Document | None = None
     digest: str = ""
     status: VersionStatus = VersionStatus.PUBLISHED
     version: int | None = None
-    """At least this number; a number that is taken stays what it is."""
+    """The lowest number of the new version. An existing version never changes."""
     expected_revision: int | None = None
     by: str = ""
+
+    may_free_capacity: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         trim_names(self, "name")
@@ -61,41 +64,44 @@ class PublishFlow:
         if self.version is not None and not 0 < self.version <= VERSION_MAX:
             raise InvalidInput("version", f"must be 1 to {VERSION_MAX:,}")
 
-    def need(self, needs: RowsNeeded) -> None:
-        needs.flows[self.name] = None
+    def document_length(self) -> int:
+        return len(self.definition or "")
 
-    def decide(self, world: BatchState) -> FlowSaved | RevisionMismatch:
-        found = world.flows.get(self.name)
-        revision = 0 if found is None else found.revision
+    def need(self, rows: RowsNeeded) -> None:
+        rows.flows[self.name] = None
+
+    def decide(self, batch: BatchState) -> FlowSaved | RevisionMismatch:
+        stored = batch.flows.get(self.name)
+        revision = 0 if stored is None else stored.revision
         if self.expected_revision is not None and self.expected_revision != revision:
             return RevisionMismatch(revision)
-        flow = found or SavedFlow(self.name, self.flow_id, 0, 0, "", 0, world.now, world.now)
+        flow = stored or SavedFlow(self.name, self.flow_id, 0, 0, "", 0, batch.now, batch.now)
         is_published = self.status is VersionStatus.PUBLISHED
         if self.definition is None:
-            if found is not None:
+            if stored is not None:
                 return FlowSaved(flow.id, flow.published, "", revision, is_new=False)
         elif is_published and flow.published and flow.digest == self.digest:
             version_id = make_version_id(flow, flow.published)
             return FlowSaved(flow.id, flow.published, version_id, revision, is_new=False)
         else:
-            flow = self._add_version(world, flow, is_published=is_published)
-        flow = flow._replace(revision=revision + 1, updated_at=world.now)
-        world.flows[self.name] = flow_changes(world).flows[self.name] = flow
-        told = {
+            flow = self._add_version(batch, flow, is_published=is_published)
+        flow = flow._replace(revision=revision + 1, updated_at=batch.now)
+        batch.flows[self.name] = flow_changes(batch).flows[self.name] = flow
+        payload = {
             "flow": flow.name,
             "version": flow.latest,
             "revision": flow.revision,
             "by": self.by,
         }
-        world.emit_global(EventType.FLOW_CHANGED, encode_document(told, field="flow"))
+        batch.emit_global(EventType.FLOW_CHANGED, encode_document(payload, field="flow"))
         number = 0 if self.definition is None else flow.latest
         version_id = make_version_id(flow, number)
         return FlowSaved(flow.id, number, version_id, flow.revision, is_new=True)
 
-    def _add_version(self, world: BatchState, flow: SavedFlow, *, is_published: bool) -> SavedFlow:
+    def _add_version(self, batch: BatchState, flow: SavedFlow, *, is_published: bool) -> SavedFlow:
         assert self.definition is not None
         number = max(flow.latest + 1, self.version or 1)
-        flow_changes(world).versions.append(
+        flow_changes(batch).versions.append(
             SavedVersion(
                 self.name,
                 number,
@@ -103,7 +109,7 @@ class PublishFlow:
                 self.definition,
                 self.status.value,
                 self.digest,
-                world.now,
+                batch.now,
             )
         )
         flow = flow._replace(latest=number)
@@ -111,36 +117,39 @@ class PublishFlow:
 
 
 def make_version_id(flow: SavedFlow, version: int) -> str:
-    """`ver-…`: it follows from the flow's own id."""
+    """Return the id of a version, `ver-…`, which is derived from the flow's id."""
     return f"{VERSION_PREFIX}{flow.id.removeprefix(FLOW_PREFIX)}-{version}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlowStart:
-    """What a new task has beside its run."""
+    """The initial flow state of a new task."""
 
     flow: str
     version: int
     node: str
     cursor: Document | None = None
-    """Where it begins, if that is not at the start of the flow."""
+    """The position where the task starts, if not at the start of the flow."""
     shared: tuple[tuple[str, str], ...] = ()
-    """With what, as names and values in JSON."""
+    """The initial shared state, as names and values in JSON."""
     rerun_of: RunId | None = None
 
-    def add_to(self, world: BatchState, run_id: RunId) -> None:
+    def document_length(self) -> int:
+        return sum([len(value) for _, value in self.shared])
+
+    def add_to(self, batch: BatchState, run_id: RunId) -> None:
         pin = encode_document(
             {
                 "flow": self.flow,
                 "version": self.version,
                 "is_kept": self.cursor is not None,
-                "parent_id": world.runs[run_id].parent_id,
+                "parent_id": batch.runs[run_id].parent_id,
             },
             field="flow",
         )
-        world.changes.runs_added[run_id]["checkpoint"] = pin
-        world.checkpoints[run_id] = pin
-        changes = flow_changes(world)
+        batch.changes.runs_added[run_id]["checkpoint"] = pin
+        batch.checkpoints[run_id] = pin
+        changes = flow_changes(batch)
         changes.runs_added.append(
             FlowRun(
                 run_id,
@@ -151,7 +160,7 @@ class FlowStart:
                 None,
                 None,
                 None,
-                world.now,
+                batch.now,
                 self.rerun_of,
             )
         )
@@ -160,40 +169,52 @@ class FlowStart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartFlow:
+    """Start a task of a flow."""
+
     submission: Submit
     start: FlowStart
+
+    may_free_capacity: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         assert self.submission.job == FLOW_JOB
 
-    def need(self, needs: RowsNeeded) -> None:
-        self.submission.need(needs)
+    def document_length(self) -> int:
+        return self.submission.document_length() + self.start.document_length()
 
-    def decide(self, world: BatchState) -> SubmitResult:
-        answer = self.submission.decide(world)
+    def need(self, rows: RowsNeeded) -> None:
+        self.submission.need(rows)
+
+    def decide(self, batch: BatchState) -> SubmitResult:
+        answer = self.submission.decide(batch)
         if isinstance(answer, Accepted):
-            self.start.add_to(world, answer.run_id)
+            self.start.add_to(batch, answer.run_id)
         return answer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartFlowChild:
-    """A task that another task waits for, whose end is told to that one."""
+    """Start a task that another task waits for. Its end is posted to that task."""
 
     child: StartChild
     start: FlowStart
 
-    def need(self, needs: RowsNeeded) -> None:
-        self.child.need(needs)
+    may_free_capacity: ClassVar[bool] = True
 
-    def decide(self, world: BatchState) -> StartChildResult:
-        answer = self.child.decide(world)
+    def document_length(self) -> int:
+        return self.child.document_length() + self.start.document_length()
+
+    def need(self, rows: RowsNeeded) -> None:
+        self.child.need(rows)
+
+    def decide(self, batch: BatchState) -> StartChildResult:
+        answer = self.child.decide(batch)
         if isinstance(answer, Accepted):
-            self.start.add_to(world, answer.run_id)
+            self.start.add_to(batch, answer.run_id)
         return answer
 
 
-def flow_changes(world: BatchState) -> FlowChanges:
-    if world.changes.flow is None:
-        world.changes.flow = FlowChanges()
-    return world.changes.flow
+def flow_changes(batch: BatchState) -> FlowChanges:
+    if batch.changes.flow is None:
+        batch.changes.flow = FlowChanges()
+    return batch.changes.flow

@@ -1,6 +1,7 @@
-"""The registry of workers: who is there, what they offer, and when they were last heard of."""
+"""The registry of workers: their addresses, services, load and last heartbeats."""
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from headway.core.batch_state import BatchState
 from headway.core.command.flow.publish import flow_changes
@@ -14,86 +15,101 @@ from headway.core.worker.worker_address import check_worker_url
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RegisterWorker:
-    """Known anew, or with other services or another address; its load counts from nothing."""
+    """Register a worker, or change its services or address. Its load starts at 0."""
 
     id: str
     url: str
     services: tuple[str, ...]
+
+    may_free_capacity: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         trim_names(self, "id")
         object.__setattr__(self, "url", check_worker_url(self.url))
         object.__setattr__(self, "services", tuple(check_services(self.services)))
 
-    def need(self, needs: RowsNeeded) -> None:
-        needs.workers[self.id] = None
+    def document_length(self) -> int:
+        return 0
 
-    def decide(self, world: BatchState) -> None:
+    def need(self, rows: RowsNeeded) -> None:
+        rows.workers[self.id] = None
+
+    def decide(self, batch: BatchState) -> None:
         services = encode_document(self.services, field="services")
-        worker = SavedWorker(self.id, self.url, services, 0, world.now)
-        known = world.workers.get(self.id)
-        _save_worker(world, worker)
+        worker = SavedWorker(self.id, self.url, services, 0, batch.now)
+        before = batch.workers.get(self.id)
+        _save_worker(batch, worker)
         if (
-            known is not None
-            and is_alive(known.heartbeat_at, world.now)
-            and (known.url, known.services) == (worker.url, worker.services)
+            before is not None
+            and is_alive(before.heartbeat_at, batch.now)
+            and (before.url, before.services) == (worker.url, worker.services)
         ):
-            return  # It says so now and then, and nothing is new.
-        told = {"id": self.id, "url": self.url, "services": self.services}
-        world.emit_global(EventType.WORKER_CHANGED, encode_document(told, field="worker"))
+            return  # Workers register repeatedly. Nothing has changed, so there is no event.
+        payload = {"id": self.id, "url": self.url, "services": self.services}
+        batch.emit_global(EventType.WORKER_CHANGED, encode_document(payload, field="worker"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordHeartbeat:
-    """It lives, and has so much to do. What it says is only believed as far as it can be true."""
+    """Record that a worker is alive, and its load. The load is limited to 0 … LOAD_MAX."""
 
     id: str
     load: int
+
+    may_free_capacity: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         trim_names(self, "id")
         object.__setattr__(self, "load", max(0, min(self.load, LOAD_MAX)))
 
-    def need(self, needs: RowsNeeded) -> None:
-        needs.workers[self.id] = None
+    def document_length(self) -> int:
+        return 0
 
-    def decide(self, world: BatchState) -> bool:
-        """False: nobody knows it."""
-        known = world.workers.get(self.id)
-        if known is None:
+    def need(self, rows: RowsNeeded) -> None:
+        rows.workers[self.id] = None
+
+    def decide(self, batch: BatchState) -> bool:
+        """Return False if the worker is not registered."""
+        worker = batch.workers.get(self.id)
+        if worker is None:
             return False
-        _save_worker(world, known._replace(load=self.load, heartbeat_at=world.now))
+        _save_worker(batch, worker._replace(load=self.load, heartbeat_at=batch.now))
         return True
 
 
 @dataclass(frozen=True, slots=True)
 class PruneWorkers:
-    """Forget those who are silent for longer than anybody looks back."""
+    """Remove those of `ids` whose last heartbeat is older than `heartbeat_before`."""
 
     ids: tuple[str, ...]
     heartbeat_before: Instant
 
-    def need(self, needs: RowsNeeded) -> None:
-        needs.workers |= dict.fromkeys(self.ids)
+    may_free_capacity: ClassVar[bool] = False
 
-    def decide(self, world: BatchState) -> int:
-        """How many were forgotten. Who was heard of since is none of them."""
-        silent = [
+    def document_length(self) -> int:
+        return 0
+
+    def need(self, rows: RowsNeeded) -> None:
+        rows.workers |= dict.fromkeys(self.ids)
+
+    def decide(self, batch: BatchState) -> int:
+        """Return how many workers were removed."""
+        old_ids = [
             worker_id
             for worker_id in self.ids
-            if (known := world.workers.get(worker_id)) is not None
-            and known.heartbeat_at < self.heartbeat_before
+            if (worker := batch.workers.get(worker_id)) is not None
+            and worker.heartbeat_at < self.heartbeat_before
         ]
-        for worker_id in silent:
-            del world.workers[worker_id]
-            flow_changes(world).workers_removed[worker_id] = None
-        return len(silent)
+        for worker_id in old_ids:
+            del batch.workers[worker_id]
+            flow_changes(batch).workers_removed[worker_id] = None
+        return len(old_ids)
 
 
-def _save_worker(world: BatchState, worker: SavedWorker) -> None:
-    changes = flow_changes(world)
-    if worker.id not in world.workers or worker.id in changes.workers_added:
+def _save_worker(batch: BatchState, worker: SavedWorker) -> None:
+    changes = flow_changes(batch)
+    if worker.id not in batch.workers or worker.id in changes.workers_added:
         changes.workers_added[worker.id] = worker
     else:
         changes.workers[worker.id] = worker
-    world.workers[worker.id] = worker
+    batch.workers[worker.id] = worker

@@ -1,7 +1,8 @@
-"""Signals: what is set in the shared state of a flow task from outside, and wakes it (R5.11)."""
+"""Signals: set a value in the shared state of a flow task from outside, and wake it (R5.11)."""
 
 import json
 from dataclasses import dataclass
+from typing import ClassVar
 
 from headway.core.batch_state import BatchState
 from headway.core.command.protocol import RowsNeeded
@@ -21,49 +22,56 @@ from headway.core.run.status import RunStatus
 
 @dataclass(frozen=True, slots=True)
 class AlreadyAnswered:
-    """Somebody else has said so before; nothing was changed."""
+    """The approval was already answered. Nothing was changed."""
 
 
 @dataclass(frozen=True, slots=True)
 class SharedStateFull:
-    """The shared state would be larger than it may be; nothing was changed."""
+    """The shared state would be larger than its limit. Nothing was changed."""
 
     byte_count: int
 
 
 @dataclass(frozen=True, slots=True)
 class SharedStateUsage:
-    """What a signal has to find room beside: the shared state, and the signals that wait."""
+    """The size of a task's shared state and of its unread signals, at one instant."""
 
     byte_count: int
-    """In bytes, the signal itself included."""
+    """The size in bytes, including the new signal."""
     seq: int
-    """When that was so: what came later is counted when the signal is posted."""
+    """The last `seq` at that instant. Later signals are counted when this one is posted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PostSignal:
+    """Post a signal to the inbox of a flow task."""
+
     run_id: RunId
     key: str
     value: Document
     usage: SharedStateUsage
     by: str = ""
     asked_generation: int | None = None
-    """The generation that asks for it: an answer is wanted from one person alone."""
+    """The generation that asks for an approval. Only the first answer to it is accepted."""
+
+    may_free_capacity: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "key", check_signal_key(self.key))
         check_text(self.by, field="by")
 
-    def need(self, needs: RowsNeeded) -> None:
-        needs.add_run(self.run_id, may_wake=True)
-        needs.add_inbox(self.run_id, SIGNAL)
-        needs.add_consumed(self.run_id, after_seq=self.usage.seq)
+    def document_length(self) -> int:
+        return len(self.value)
+
+    def need(self, rows: RowsNeeded) -> None:
+        rows.add_run(self.run_id, may_wake=True)
+        rows.add_inbox(self.run_id, SIGNAL)
+        rows.add_consumed(self.run_id, after_seq=self.usage.seq)
 
     def decide(
-        self, world: BatchState
+        self, batch: BatchState
     ) -> Posted | InboxFull | NotActive | AlreadyAnswered | SharedStateFull:
-        run = world.run(self.run_id)
+        run = batch.run(self.run_id)
         if (
             run is None
             or run.job != FLOW_JOB
@@ -71,24 +79,24 @@ class PostSignal:
         ):
             return NotActive()
         if self.asked_generation is not None and (
-            run.generation != self.asked_generation or self._is_posted(world)
+            run.generation != self.asked_generation or self._is_posted(batch)
         ):
             return AlreadyAnswered()
-        size = self.usage.byte_count + self._later_byte_count(world)
+        size = self.usage.byte_count + self._later_byte_count(batch)
         if size > BYTE_COUNT_MAX:
             return SharedStateFull(size)
         key = encode_document(self.key, field="key")
         payload = Document(f'{{"key":{key},"value":{self.value}}}')
-        return post(world, run, kind=SIGNAL, payload=payload, by=self.by)
+        return post(batch, run, kind=SIGNAL, payload=payload, by=self.by)
 
-    def _later_byte_count(self, world: BatchState) -> int:
-        """Of the signals that came after the look, whether they were taken in meanwhile or not."""
-        items = (*world.inbox[self.run_id], *world.consumed_items.get(self.run_id, ()))
+    def _later_byte_count(self, batch: BatchState) -> int:
+        """Return the size of the signals posted after `usage` was read, consumed or not."""
+        items = (*batch.inbox[self.run_id], *batch.consumed_items.get(self.run_id, ()))
         later = [item for item in items if item.seq > self.usage.seq]
         return sum(byte_count(item.payload) for item in later if item.kind == SIGNAL)
 
-    def _is_posted(self, world: BatchState) -> bool:
+    def _is_posted(self, batch: BatchState) -> bool:
         return any(
             item.kind == SIGNAL and json.loads(item.payload)["key"] == self.key
-            for item in world.inbox[self.run_id]
+            for item in batch.inbox[self.run_id]
         )

@@ -1,17 +1,17 @@
-"""Cancel is a durable intent: recorded first, then delivered, and forced when its time is up."""
+"""Cancel is a durable intent: recorded, then delivered, then forced after its grace period."""
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final, NamedTuple
+from typing import ClassVar, Final, NamedTuple
 
 from headway.core.batch_state import BatchState
-from headway.core.command.protocol import RowsNeeded, trim_names
-from headway.core.command.run.notify_parent import notify_parent
+from headway.core.command.protocol import HolderCommand, RowsNeeded, trim_names
+from headway.core.command.run.end_run import notify_parent
 from headway.core.document import Document, encode_document
 from headway.core.duration import check_seconds
 from headway.core.ids import Key, RunId, add_seconds
 from headway.core.run.events import EventType
-from headway.core.run.run import NO_TOKEN, Claim, FilesOnCancel, Run
+from headway.core.run.run import NO_TOKEN, FilesOnCancel, Run
 from headway.core.run.status import RunStatus
 from headway.core.run.transitions import Trigger
 from headway.core.run.window import Window
@@ -22,75 +22,83 @@ INTENT_BYTE_COUNT_MAX: Final = 4096
 
 class CancelResult(StrEnum):
     CANCELED = "canceled"
-    """It is over: it never ran, or nobody held it."""
+    """The run has ended: it never started, or no process held it."""
     REQUESTED = "requested"
-    """Its executor has until `cancel_deadline_at` to unwind."""
+    """The job has until `cancel_deadline_at` to unwind."""
     ALREADY_REQUESTED = "already_requested"
     TOO_LATE = "too_late"
-    """It is over, or its loop is, and it comes to its end by itself."""
+    """The run has ended, or its message loop has, and it is about to end by itself."""
     NOT_FOUND = "not_found"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestCancel:
+    """Ask a run to end. A run that no process holds ends at once."""
+
     run_id: RunId
     files: FilesOnCancel = FilesOnCancel.KEEP
     reason: str = ""
     by: str = ""
     grace_s: float = GRACE_S
 
+    may_free_capacity: ClassVar[bool] = True
+
     def __post_init__(self) -> None:
         check_seconds(self.grace_s, field="grace_s")
-        self.encode_intent()  # Refused here, where the caller is, and not in the middle of a batch.
+        # Refuse an invalid intent here, so that the caller gets the error and not the batch.
+        self.encode_intent()
 
     def encode_intent(self) -> Document:
         intent = {"files": self.files.value, "reason": self.reason, "by": self.by}
         return encode_document(intent, field="cancel", byte_count_max=INTENT_BYTE_COUNT_MAX)
 
-    def need(self, needs: RowsNeeded) -> None:
-        needs.add_ending_run(self.run_id)
+    def document_length(self) -> int:
+        return 0
 
-    def decide(self, world: BatchState) -> CancelResult:
-        answer = request_cancel(world, self)
+    def need(self, rows: RowsNeeded) -> None:
+        rows.add_ending_run(self.run_id)
+
+    def decide(self, batch: BatchState) -> CancelResult:
+        answer = request_cancel(batch, self)
         if answer is CancelResult.CANCELED:
-            notify_parent(world, self.run_id)
+            notify_parent(batch, self.run_id)
         return answer
 
 
-def request_cancel(world: BatchState, wanted: RequestCancel) -> CancelResult:
-    """Without a word to the parent, for whoever is the parent."""
-    run = world.run(wanted.run_id)
+def request_cancel(batch: BatchState, request: RequestCancel) -> CancelResult:
+    """Cancel a run without notifying its parent, for callers that are the parent."""
+    run = batch.run(request.run_id)
     if run is None:
         return CancelResult.NOT_FOUND
     if run.status is RunStatus.CANCELLING:
         return CancelResult.ALREADY_REQUESTED
     if not run.is_active or run.window == Window.CLOSED:
         return CancelResult.TOO_LATE
-    return cancel_run(world, run, wanted)
+    return cancel_run(batch, run, request)
 
 
-def cancel_run(world: BatchState, run: Run, wanted: RequestCancel) -> CancelResult:
+def cancel_run(batch: BatchState, run: Run, request: RequestCancel) -> CancelResult:
     """Cancel an active run that is not cancelling yet."""
-    intent = wanted.encode_intent()
+    intent = request.encode_intent()
     documents = {"cancel": intent}
     if run.status is RunStatus.QUEUED:
-        moved = world.move(run, Trigger.CANCEL, details=f',"cancel":{intent}', documents=documents)
+        moved = batch.move(run, Trigger.CANCEL, details=f',"cancel":{intent}', documents=documents)
         assert moved is not None
         return CancelResult.CANCELED
-    moved = world.move(
+    moved = batch.move(
         run,
         Trigger.CANCEL,
         details=f',"cancel":{intent}',
         documents=documents,
-        cancel_deadline_at=add_seconds(world.now, seconds=wanted.grace_s),
+        cancel_deadline_at=add_seconds(batch.now, seconds=request.grace_s),
         queue_rank=None,
         ready_seq=None,
         window=0,
-        delete_files_on_cancel=1 if wanted.files is FilesOnCancel.DELETE else None,
+        delete_files_on_cancel=1 if request.files is FilesOnCancel.DELETE else None,
     )
     assert moved is not None
-    if moved.token == NO_TOKEN:  # Parked or orphaned: nobody has to be asked.
-        world.move(moved, Trigger.FORCE_CANCEL, generation=moved.generation + 1)
+    if moved.token == NO_TOKEN:  # Parked or orphaned: no process has to unwind it.
+        batch.move(moved, Trigger.FORCE_CANCEL, generation=moved.generation + 1)
         return CancelResult.CANCELED
     return CancelResult.REQUESTED
 
@@ -114,20 +122,25 @@ class StopKey:
     by: str = ""
     grace_s: float = GRACE_S
 
+    may_free_capacity: ClassVar[bool] = True
+
     def __post_init__(self) -> None:
         trim_names(self, "key")
         # Refuse invalid arguments here, so that the caller gets the error.
         self._make_request(RunId(""))
 
-    def need(self, needs: RowsNeeded) -> None:
-        needs.head_keys[self.key] = None
-        needs.whole_keys[self.key] = None
+    def document_length(self) -> int:
+        return 0
 
-    def decide(self, world: BatchState) -> tuple[StoppedRun, ...]:
+    def need(self, rows: RowsNeeded) -> None:
+        rows.head_keys[self.key] = None
+        rows.whole_keys[self.key] = None
+
+    def decide(self, batch: BatchState) -> tuple[StoppedRun, ...]:
         """Return the outcome for each active run, the head last. Empty if there is none."""
         return tuple(
-            StoppedRun(run.id, self._make_request(run.id).decide(world))
-            for run in reversed(list(world.active_runs(self.key)))
+            StoppedRun(run.id, self._make_request(run.id).decide(batch))
+            for run in reversed(list(batch.active_runs(self.key)))
         )
 
     def _make_request(self, run_id: RunId) -> RequestCancel:
@@ -141,37 +154,42 @@ class StopKey:
 
 
 @dataclass(frozen=True, slots=True)
-class ConfirmCancelDelivery:
-    """The executor knows that the run is to end, and has told the job."""
+class ConfirmCancelDelivery(HolderCommand[bool]):
+    """Record that the executor has received the cancel and has passed it to the job."""
 
-    claim: Claim
+    may_free_capacity: ClassVar[bool] = False
 
-    def need(self, needs: RowsNeeded) -> None:
-        needs.add_run(self.claim.run_id)
+    def document_length(self) -> int:
+        return 0
 
-    def decide(self, world: BatchState) -> bool:
-        run = world.held_run(self.claim)
-        if run is None or run.status is not RunStatus.CANCELLING:
+    def decide_held(self, batch: BatchState, run: Run) -> bool:
+        if run.status is not RunStatus.CANCELLING:
             return False
-        world.emit(run, EventType.CANCEL_DELIVERED, "{}")
+        batch.emit(run, EventType.CANCEL_DELIVERED, "{}")
         return True
 
 
 @dataclass(frozen=True, slots=True)
 class ForceCancel:
-    """End a run whose executor did not unwind in time; its claim is void from here on."""
+    """End a run whose executor did not unwind in time. Its claim is stale from then on."""
 
     run_id: RunId
 
-    def need(self, needs: RowsNeeded) -> None:
-        needs.add_ending_run(self.run_id)
+    may_free_capacity: ClassVar[bool] = True
 
-    def decide(self, world: BatchState) -> bool:
-        run = world.run(self.run_id)
-        if run is None or run.cancel_deadline_at is None or run.cancel_deadline_at > world.now:
+    def document_length(self) -> int:
+        return 0
+
+    def need(self, rows: RowsNeeded) -> None:
+        rows.add_ending_run(self.run_id)
+
+    def decide(self, batch: BatchState) -> bool:
+        """Return False if the run is not cancelling, or its grace period is not over."""
+        run = batch.run(self.run_id)
+        if run is None or run.cancel_deadline_at is None or run.cancel_deadline_at > batch.now:
             return False
-        moved = world.move(
+        moved = batch.move(
             run, Trigger.FORCE_CANCEL, details=',"forced":true', generation=run.generation + 1
         )
-        notify_parent(world, self.run_id)
+        notify_parent(batch, self.run_id)
         return moved is not None

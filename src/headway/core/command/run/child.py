@@ -1,12 +1,12 @@
 """Child runs: started by the job of another run, found again by it, and ended with it.
 
-A child has an id that follows from its parent and from what was asked for. Whoever executes the
-parent again asks for the same and finds the same child, whatever was lost in between.
+The id of a child is a function of its parent, the step and the attempt. When the parent is executed
+again, it requests the same step and finds the same child, even if the first answer was lost.
 """
 
 import hashlib
 from dataclasses import dataclass
-from typing import Final
+from typing import ClassVar, Final
 
 from headway.core.batch_state import BatchState
 from headway.core.command.protocol import RowsNeeded
@@ -17,17 +17,17 @@ from headway.core.run.run import Claim, FilesOnCancel, Run
 from headway.core.run.status import RunStatus
 
 CHILD_DEPTH_MAX: Final = 16
-"""How many generations may stand below a run that nobody's job has started."""
+"""How many generations of children a run without a parent may have."""
 ACTIVE_CHILD_COUNT_MAX: Final = 1_000
 PARENT_ENDED: Final = "parent_ended"
-"""The reason for which children are cancelled."""
+"""The reason of a cancel that follows from the end of the parent."""
 
 
 def make_child_id(parent_id: RunId, step: str, attempt: int) -> RunId:
-    """The id of what the parent's `attempt` asks for at `step`.
+    """Return the id of the child that the parent's `attempt` starts at `step`.
 
-    It begins like the parent's, so that a family stands together in the index, and has the form of
-    a UUID if that one's has.
+    It has the same prefix as the parent's id, so that related runs are adjacent in the index. It
+    has the form of a UUID if the parent's id has.
     """
     digest = hashlib.sha256(f"{parent_id}\0{attempt}\0{step}".encode()).hexdigest()
     return RunId(f"{parent_id[:14]}8{digest[:3]}-b{digest[3:6]}-{digest[6:18]}")
@@ -35,14 +35,17 @@ def make_child_id(parent_id: RunId, step: str, attempt: int) -> RunId:
 
 @dataclass(frozen=True, slots=True)
 class ChildFound:
-    """It was started before: by this attempt of the parent, or by an earlier one and is good."""
+    """The child exists: started by this attempt of the parent, or by an earlier one.
+
+    A child of an earlier attempt counts only if it is active or has succeeded.
+    """
 
     run_id: RunId
 
 
 @dataclass(frozen=True, slots=True)
 class ChildMismatch:
-    """The step stands for a child with another job."""
+    """The child of this step exists, but has another job."""
 
     run_id: RunId
     job: str
@@ -55,7 +58,7 @@ class TooManyChildren:
 
 @dataclass(frozen=True, slots=True)
 class ParentNotRunning:
-    """The parent's claim is void, or it was asked to end."""
+    """The parent's claim is stale, or the parent is cancelling."""
 
 
 StartChildResult = SubmitResult | ChildFound | ChildMismatch | TooManyChildren | ParentNotRunning
@@ -63,46 +66,54 @@ StartChildResult = SubmitResult | ChildFound | ChildMismatch | TooManyChildren |
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartChild:
+    """Start a child of a run, or find it if it was started before."""
+
     claim: Claim
+    """The claim of the parent."""
     attempt: int
-    """Of the parent, under this claim."""
+    """The current attempt of the parent."""
     step: str
     submission: Submit
-    """Its id is that of `step` and `attempt`."""
+    """Its `run_id` is `make_child_id` of the parent, `step` and `attempt`."""
     active_count_max: int = ACTIVE_CHILD_COUNT_MAX
+
+    may_free_capacity: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         assert self.submission.run_id == make_child_id(self.claim.run_id, self.step, self.attempt)
         assert self.submission.parent_id == self.claim.run_id
 
-    def need(self, needs: RowsNeeded) -> None:
-        needs.add_run(self.claim.run_id)
-        needs.parent_ids[self.claim.run_id] = None
-        for attempt in range(1, self.attempt + 1):
-            needs.add_run(make_child_id(self.claim.run_id, self.step, attempt))
-        self.submission.need(needs)
+    def document_length(self) -> int:
+        return self.submission.document_length()
 
-    def decide(self, world: BatchState) -> StartChildResult:
-        """A refusal is the parent's to deal with, who is there: it is not recorded."""
-        parent = world.held_run(self.claim)
+    def need(self, rows: RowsNeeded) -> None:
+        rows.add_run(self.claim.run_id)
+        rows.parent_ids[self.claim.run_id] = None
+        for attempt in range(1, self.attempt + 1):
+            rows.add_run(make_child_id(self.claim.run_id, self.step, attempt))
+        self.submission.need(rows)
+
+    def decide(self, batch: BatchState) -> StartChildResult:
+        """Start the child. A refusal is not recorded, because the parent's job handles it."""
+        parent = batch.held_run(self.claim)
         if parent is None or parent.status is not RunStatus.RUNNING:
             return ParentNotRunning()
-        assert self.submission.key != parent.key  # Both would wait for ever.
-        known = self._find_earlier(world)
-        if known is not None:
-            is_same = known.parent_id == parent.id and known.job == self.submission.job
-            return ChildFound(known.id) if is_same else ChildMismatch(known.id, known.job)
-        if world.child_counts[parent.id] >= self.active_count_max:
+        assert self.submission.key != parent.key  # They would wait for each other forever.
+        child = self._find_earlier(batch)
+        if child is not None:
+            is_same = child.parent_id == parent.id and child.job == self.submission.job
+            return ChildFound(child.id) if is_same else ChildMismatch(child.id, child.job)
+        if batch.child_counts[parent.id] >= self.active_count_max:
             return TooManyChildren(self.active_count_max)
-        answer = self.submission.decide(world)
+        answer = self.submission.decide(batch)
         if isinstance(answer, Accepted):
-            world.update(parent, is_parent=1)
+            batch.update(parent, is_parent=1)
         return answer
 
-    def _find_earlier(self, world: BatchState) -> Run | None:
-        """What this attempt has started, or what an earlier one has and did not fail."""
+    def _find_earlier(self, batch: BatchState) -> Run | None:
+        """Return the child of this attempt, or the newest of an earlier one if it did not fail."""
         for attempt in range(self.attempt, 0, -1):
-            run = world.run(make_child_id(self.claim.run_id, self.step, attempt))
+            run = batch.run(make_child_id(self.claim.run_id, self.step, attempt))
             if run is not None:
                 is_good = run.is_active or run.status is RunStatus.SUCCEEDED
                 return run if is_good or attempt == self.attempt else None
@@ -111,20 +122,25 @@ class StartChild:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CancelChild:
-    """End an active child of a run that is over, or was asked to end."""
+    """Cancel an active child of a run that has ended or is cancelling."""
 
     run_id: RunId
     parent_id: RunId
     files: FilesOnCancel = FilesOnCancel.KEEP
     by: str = ""
 
-    def need(self, needs: RowsNeeded) -> None:
-        needs.add_run(self.run_id, may_end=True)
-        needs.add_run(self.parent_id)
+    may_free_capacity: ClassVar[bool] = True
 
-    def decide(self, world: BatchState) -> CancelResult:
-        """TOO_LATE: it is over already, or its parent is not."""
-        run, parent = world.run(self.run_id), world.run(self.parent_id)
+    def document_length(self) -> int:
+        return 0
+
+    def need(self, rows: RowsNeeded) -> None:
+        rows.add_run(self.run_id, may_end=True)
+        rows.add_run(self.parent_id)
+
+    def decide(self, batch: BatchState) -> CancelResult:
+        """Return TOO_LATE if the child has ended, or its parent is neither ended nor cancelling."""
+        run, parent = batch.run(self.run_id), batch.run(self.parent_id)
         if run is None:
             return CancelResult.NOT_FOUND
         if run.child_of != self.parent_id or (
@@ -134,32 +150,36 @@ class CancelChild:
         if run.status is RunStatus.CANCELLING:
             return CancelResult.ALREADY_REQUESTED
         grace_s = GRACE_S
-        if (
-            parent is not None and parent.cancel_deadline_at is not None
-        ):  # As long as the parent has.
-            grace_s = max(0, parent.cancel_deadline_at - world.now) / SECOND_US
-        wanted = RequestCancel(
+        if parent is not None and parent.cancel_deadline_at is not None:
+            # The child has as much time left as its parent.
+            grace_s = max(0, parent.cancel_deadline_at - batch.now) / SECOND_US
+        request = RequestCancel(
             run_id=run.id, files=self.files, reason=PARENT_ENDED, by=self.by, grace_s=grace_s
         )
-        return cancel_run(world, run, wanted)
+        return cancel_run(batch, run, request)
 
 
 @dataclass(frozen=True, slots=True)
 class ConfirmChildrenEnded:
-    """All children of a run that is over, or was asked to end, are over or were asked to.
+    """Record that all children of an ended or cancelling run have ended or are cancelling.
 
-    Only to be said after a look that found no other, made when the run was seen to be so: no more
-    can be started then.
+    Apply only after a query that found no other child. The query must have started when the run was
+    already known to be ended or cancelling: no more children can be started from then on.
     """
 
     run_id: RunId
 
-    def need(self, needs: RowsNeeded) -> None:
-        needs.add_run(self.run_id)
+    may_free_capacity: ClassVar[bool] = False
 
-    def decide(self, world: BatchState) -> bool:
-        run = world.run(self.run_id)
+    def document_length(self) -> int:
+        return 0
+
+    def need(self, rows: RowsNeeded) -> None:
+        rows.add_run(self.run_id)
+
+    def decide(self, batch: BatchState) -> bool:
+        run = batch.run(self.run_id)
         if run is None or run.children_ending_since is None:
             return False
-        world.update(run, is_parent=0, children_ending_since=None)
+        batch.update(run, is_parent=0, children_ending_since=None)
         return True

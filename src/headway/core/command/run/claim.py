@@ -1,8 +1,8 @@
-"""Claim: the one way to a slot, for runs that are new, woken, retried or orphaned alike."""
+"""Claim: the only way to a slot, for new, woken, retried and orphaned runs alike."""
 
 from dataclasses import dataclass
 from heapq import heappush
-from typing import Any, Final, NamedTuple
+from typing import Any, ClassVar, Final, NamedTuple
 
 from headway.core.batch_state import BatchState
 from headway.core.command.protocol import ClaimRequest, RowsNeeded, trim_names
@@ -17,7 +17,7 @@ CLAIM_COUNT_MAX: Final = 1_000
 
 
 class ClaimedRun(NamedTuple):
-    """A run that is the claimer's to execute, or to go on with when it holds it already."""
+    """A run that the claiming instance executes, or resumes if it already holds it."""
 
     run_id: RunId
     key: Key
@@ -30,29 +30,33 @@ class ClaimedRun(NamedTuple):
     checkpoint: str | None
     run_deadline_at: Instant | None
     is_resumed: bool
-    """The executor had it already, waited without a slot, and has one again."""
+    """The executor already held the run, waited without a slot, and has one again."""
     on_existing_output: str | None = None
-    """What is to be done with the key's output before the job begins."""
+    """An `OnExistingOutput` to apply to the key's earlier output before the job starts."""
     traceparent: str | None = None
     unread_count: int = 0
-    """What is in its inbox already."""
+    """The number of unread items in its inbox."""
     started_at: Instant | None = None
-    """When it was claimed for the first time."""
+    """When the run was claimed for the first time."""
 
 
 @dataclass(frozen=True, slots=True)
 class InstanceLost:
-    """The instance is unknown, declared dead, or its lease has run out: it may not claim."""
+    """The instance may not claim: it is unknown, declared dead, or its lease has expired."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClaimRuns:
+    """Claim up to `count` ready runs of a lane, in its queue order."""
+
     lane: LaneName
     instance_id: InstanceId
     jobs: frozenset[str]
     count: int
     nonce: str
-    """Random and never used before: the tokens of this claim are made from it."""
+    """A random value that was never used before. The tokens of this claim are made from it."""
+
+    may_free_capacity: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         trim_names(self, "lane")
@@ -61,42 +65,45 @@ class ClaimRuns:
         if not self.jobs:
             raise InvalidInput("jobs", "must name at least one job")
 
-    def need(self, needs: RowsNeeded) -> None:
-        needs.instance_ids[self.instance_id] = None
-        needs.claims[self._to_request()] += self.count
+    def document_length(self) -> int:
+        return 0
+
+    def need(self, rows: RowsNeeded) -> None:
+        rows.instance_ids[self.instance_id] = None
+        rows.claims[self._to_request()] += self.count
 
     def _to_request(self) -> ClaimRequest:
         return ClaimRequest(self.lane, self.instance_id, self.jobs)
 
-    def decide(self, world: BatchState) -> tuple[ClaimedRun, ...] | InstanceLost:
-        instance = world.instances.get(self.instance_id)
-        if instance is None or instance.is_dead or instance.lease_expires_at <= world.now:
+    def decide(self, batch: BatchState) -> tuple[ClaimedRun, ...] | InstanceLost:
+        instance = batch.instances.get(self.instance_id)
+        if instance is None or instance.is_dead or instance.lease_expires_at <= batch.now:
             return InstanceLost()
-        queue = world.lane_queues[self.lane]
+        queue = batch.lane_queues[self.lane]
         claimed: list[ClaimedRun] = []
         passed_over: list[Run] = []
-        # Slots that runs of other instances are waiting for, having had one before: they go first.
-        kept_count = 0
-        while len(claimed) < self.count and queue.held_count + kept_count < queue.lane.capacity:
-            run = world.pop_ready(self.lane)
+        # Slots reserved for resumed runs of other instances, which go first.
+        reserved_count = 0
+        while len(claimed) < self.count and queue.held_count + reserved_count < queue.lane.capacity:
+            run = batch.pop_ready(self.lane)
             if run is None:
                 break
             if run.instance_id not in (None, self.instance_id):
                 passed_over.append(run)
-                kept_count += 1
+                reserved_count += 1
             elif run.job not in self.jobs:
                 passed_over.append(run)
             else:
-                claimed.append(self._claim(world, run, f"{self.nonce}-{len(claimed)}"))
+                claimed.append(self._claim(batch, run, f"{self.nonce}-{len(claimed)}"))
         for run in passed_over:
             assert run.queue_rank is not None
             assert run.ready_seq is not None
             heappush(queue.ready, (run.queue_rank, run.ready_seq, run.id))
         return tuple(claimed)
 
-    def _claim(self, world: BatchState, run: Run, token: str) -> ClaimedRun:
-        checkpoint = world.checkpoints.get(run.id)
-        previous_id = world.previous_run_ids.get(run.id) if checkpoint is None else None
+    def _claim(self, batch: BatchState, run: Run, token: str) -> ClaimedRun:
+        checkpoint = batch.checkpoints.get(run.id)
+        previous_id = batch.previous_run_ids.get(run.id) if checkpoint is None else None
         changes: dict[str, Any] = {
             "queue_rank": None,
             "ready_seq": None,
@@ -111,20 +118,20 @@ class ClaimRuns:
                 "instance_id": self.instance_id,
             }
         if run.run_deadline_at is None and run.timeout_us is not None:
-            changes["run_deadline_at"] = Instant(world.now + run.timeout_us)
+            changes["run_deadline_at"] = Instant(batch.now + run.timeout_us)
         documents = None
         if previous_id is not None:
-            # Whoever stood between and never started has nothing to go on from.
+            # Skip runs that never started: they have no checkpoint.
             changes["continued_from"] = previous_id
-            checkpoint = world.checkpoints.get(previous_id)
+            checkpoint = batch.checkpoints.get(previous_id)
         if run.status is RunStatus.QUEUED:
-            changes["started_at"] = world.now
-            # From here on the checkpoint is this run's own, whatever becomes of the one before.
+            changes["started_at"] = batch.now
+            # Copied, so that the run keeps its checkpoint when the earlier run is pruned.
             documents = {"checkpoint": checkpoint} if checkpoint is not None else None
-            after = world.move(run, Trigger.CLAIM, documents=documents, **changes)
+            after = batch.move(run, Trigger.CLAIM, documents=documents, **changes)
         else:
-            after = world.update(run, **changes)
-            after = world.emit(after, EventType.RESUMED, f'{{"generation":{after.generation}}}')
+            after = batch.update(run, **changes)
+            after = batch.emit(after, EventType.RESUMED, f'{{"generation":{after.generation}}}')
         assert after is not None
         return ClaimedRun(
             run_id=after.id,
@@ -134,7 +141,7 @@ class ClaimRuns:
             token=after.token,
             generation=after.generation,
             attempt=after.attempt,
-            params=world.params[run.id],
+            params=batch.params[run.id],
             checkpoint=checkpoint,
             run_deadline_at=after.run_deadline_at,
             is_resumed=is_resumed,

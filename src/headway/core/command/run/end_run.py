@@ -1,18 +1,23 @@
-"""End a run with an error though its job did not fail: a limit, a lost executor, poison."""
+"""End a run for a reason outside its job (time limit, lost executor), and notify its parent."""
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from headway.core.batch_state import BatchState
-from headway.core.command.run.notify_parent import notify_parent
-from headway.core.ids import Key, RunId
+from headway.core.command.protocol import RowsNeeded
+from headway.core.command.run.inbox import post
+from headway.core.document import Document
+from headway.core.flow.engine.records import CHILD_ENDED, FLOW_JOB, encode_json
+from headway.core.ids import SECOND_US, Instant, Key, RunId
+from headway.core.run.deadlines import is_overdue
 from headway.core.run.run import Run
+from headway.core.run.status import RunStatus
 from headway.core.run.transitions import Trigger
 
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """The run ended by this command, and with this error."""
+    """The run was ended by this command, with this error."""
 
     run_id: RunId
     key: Key
@@ -21,14 +26,72 @@ class Ended:
 
 
 def end_with_error(
-    world: BatchState, run: Run, trigger: Trigger, error: str, *, details: str = "", **changes: Any
+    batch: BatchState, run: Run, trigger: Trigger, error: str, *, details: str = "", **changes: Any
 ) -> Ended | None:
-    """Move the run to its end and notify its parent. Return None if it may not move so.
+    """End the run and notify its parent. Return None if its status does not allow `trigger`.
 
-    `error` is a JSON document; `details` are further members of the event, encoded as JSON.
+    `error` is a JSON document. `details` are further members of the event, encoded as JSON.
     """
-    moved = world.move(
+    moved = batch.move(
         run, trigger, details=f'{details},"error":{error}', documents={"error": error}, **changes
     )
-    notify_parent(world, run.id)
+    notify_parent(batch, run.id)
     return None if moved is None else Ended(run.id, run.key, run.job, error)
+
+
+def notify_parent(batch: BatchState, run_id: RunId) -> None:
+    """Post the end of a run to the flow task that started it, however the run ended.
+
+    No effect if the run has not ended. If the post is lost, the task notices by its own poll.
+    """
+    run = batch.run(run_id)
+    if run is None or run.is_active or run.parent_id is None:
+        return
+    parent = batch.run(run.parent_id)
+    if parent is not None and parent.job == FLOW_JOB and parent.status is RunStatus.RUNNING:
+        post(batch, parent, kind=CHILD_ENDED, payload=Document(encode_json(run.id)), by="")
+
+
+@dataclass(frozen=True, slots=True)
+class Expire:
+    """Time out a run whose queue time or execution time is over."""
+
+    run_id: RunId
+
+    may_free_capacity: ClassVar[bool] = True
+
+    def document_length(self) -> int:
+        return 0
+
+    def need(self, rows: RowsNeeded) -> None:
+        rows.add_ending_run(self.run_id)
+
+    def decide(self, batch: BatchState) -> Ended | bool:
+        """Return False if the run is not overdue. Its claim is stale after it has ended."""
+        run = batch.run(self.run_id)
+        if run is None or not is_overdue(run, batch.now):
+            return False
+        is_queued = run.status is RunStatus.QUEUED
+        clock = "queue" if is_queued else "execution"
+        message = _describe_queue(run, batch.now) if is_queued else _describe_execution(run)
+        error = f'{{"code":"{clock}_timeout","message":"{message}"}}'
+        details = f',"clock":"{clock}"'
+        return end_with_error(batch, run, Trigger.EXPIRE, error, details=details) or False
+
+
+def _describe_queue(run: Run, now: Instant) -> str:
+    assert run.queue_deadline_at is not None
+    waited_s = _format_seconds(now - run.queued_at)
+    limit_s = _format_seconds(run.queue_deadline_at - run.queued_at)
+    return f"waited {waited_s} s in the queue; its queue_timeout_s is {limit_s}"
+
+
+def _describe_execution(run: Run) -> str:
+    if run.generation > 1 or run.timeout_us is None:
+        # Parking stored only the rest of the limit, so the whole limit is not known here.
+        return "its executions together took longer than its timeout_s"
+    return f"executed for longer than its timeout_s, which is {_format_seconds(run.timeout_us)}"
+
+
+def _format_seconds(microseconds: int) -> str:
+    return f"{microseconds / SECOND_US:.10g}"

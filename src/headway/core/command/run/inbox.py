@@ -1,7 +1,7 @@
-"""The inbox of a run: messages, answers, signals and approvals, one mechanism for all."""
+"""The inbox of a run: one mechanism for messages, answers, signals and approvals."""
 
 from dataclasses import dataclass
-from typing import Final
+from typing import ClassVar, Final
 
 from headway.core.batch_state import (
     CARRIED_GENERATION,
@@ -10,7 +10,7 @@ from headway.core.batch_state import (
     InboxItem,
     encode_message,
 )
-from headway.core.command.protocol import RowsNeeded, trim_names
+from headway.core.command.protocol import HolderCommand, RowsNeeded, trim_names
 from headway.core.command.run.idempotency import (
     IdempotencyMismatch,
     Repeated,
@@ -30,12 +30,12 @@ from headway.core.errors import InvalidInput
 from headway.core.flow.engine.records import FLOW_JOB
 from headway.core.ids import RunId
 from headway.core.run.events import EventType
-from headway.core.run.run import Claim, Run
+from headway.core.run.run import Run
 from headway.core.run.status import RunStatus
 from headway.core.run.window import Delivery, Refusal, Window, message_refusal
 
 ANSWER: Final = "answer"
-"""To the question that its `call_id` names."""
+"""The kind of an inbox item that answers the question with its `call_id`."""
 UNREAD_COUNT_MAX: Final = 1_000
 KIND_LENGTH_MAX: Final = 32
 
@@ -62,11 +62,11 @@ class NotActive:
 
 @dataclass(frozen=True, slots=True)
 class MessageNotAccepted:
-    """The run is active, and does not accept this message now."""
+    """The run is active but does not accept this message now."""
 
     refusal: Refusal
     can_wait: bool = False
-    """Whether `Delivery.WHEN_LISTENING` would be accepted."""
+    """True if `Delivery.WHEN_LISTENING` would be accepted."""
 
 
 PostResult = (
@@ -83,7 +83,7 @@ PostResult = (
 
 
 def post(
-    world: BatchState,
+    batch: BatchState,
     run: Run,
     *,
     kind: str,
@@ -96,45 +96,47 @@ def post(
 
     `details` are further members of the event, encoded as JSON.
     """
-    # There are no more answers than questions, and whoever waits for one reads nothing else.
+    # Answers have no limit: each needs an open question, and its job reads nothing else meanwhile.
     if kind != ANSWER and run.unread_count >= UNREAD_COUNT_MAX:
         return InboxFull(UNREAD_COUNT_MAX)
     if run.unread_count == 0:  # Its inbox is empty: no query is needed.
-        world.inbox.setdefault(run.id, [])
-    run = world.update(run, unread_count=run.unread_count + 1)
-    told = f'{{"kind":{encode_document(kind, field="kind")}{details}}}'
-    run = world.emit(run, EventType.MESSAGE_POSTED, told)
-    item = InboxItem(run.id, world.seq, kind, call_id, payload, by, world.now, None)
-    world.changes.inbox_items_added.append(item)
-    if run.id in world.inbox:
-        world.inbox[run.id].append(item)
+        batch.inbox.setdefault(run.id, [])
+    run = batch.update(run, unread_count=run.unread_count + 1)
+    event_payload = f'{{"kind":{encode_document(kind, field="kind")}{details}}}'
+    run = batch.emit(run, EventType.MESSAGE_POSTED, event_payload)
+    item = InboxItem(run.id, batch.seq, kind, call_id, payload, by, batch.now, None)
+    batch.changes.inbox_items_added.append(item)
+    if run.id in batch.inbox:
+        batch.inbox[run.id].append(item)
     if run.is_parked:
-        wake(world, run)
+        wake(batch, run)
     return Posted(item.seq)
 
 
 def take_unread(
-    world: BatchState, run: Run, *, to_run_id: RunId, count_max: int
+    batch: BatchState, run: Run, *, to_run_id: RunId, count_max: int
 ) -> list[InboxItem]:
-    """Take the unread messages of a run that is replaced, and record where they go.
+    """Take up to `count_max` unread messages of a replaced run, and record where they go.
 
-    The caller posts them to the run `to_run_id`. The run reports the others when it ends.
+    The caller posts them to the run `to_run_id`. The replaced run reports the others when it ends.
     """
-    items = world.unread_messages(run)[:count_max]
+    items = batch.unread_messages(run)[:count_max]
     if items:
         taken_seqs = {item.seq for item in items}
-        world.changes.inbox_items_consumed.extend(
+        batch.changes.inbox_items_consumed.extend(
             item._replace(consumed_generation=CARRIED_GENERATION) for item in items
         )
-        world.inbox[run.id] = [item for item in world.inbox[run.id] if item.seq not in taken_seqs]
-        run = world.update(run, unread_count=run.unread_count - len(items))
-        told = f'{{"count":{len(items)},"to":{encode_document(to_run_id, field="to")}}}'
-        world.emit(run, EventType.MESSAGES_CARRIED, told)
+        batch.inbox[run.id] = [item for item in batch.inbox[run.id] if item.seq not in taken_seqs]
+        run = batch.update(run, unread_count=run.unread_count - len(items))
+        payload = f'{{"count":{len(items)},"to":{encode_document(to_run_id, field="to")}}}'
+        batch.emit(run, EventType.MESSAGES_CARRIED, payload)
     return items
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PostToInbox:
+    """Post a message, or an answer to a question, to the inbox of a run."""
+
     run_id: RunId
     kind: str = MESSAGE
     payload: Document
@@ -143,6 +145,8 @@ class PostToInbox:
     delivery: Delivery = Delivery.NOW
     """When a message is delivered. Items of other kinds are always stored until they are read."""
     idempotency_key: str | None = None
+
+    may_free_capacity: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if self.idempotency_key is not None:
@@ -155,31 +159,34 @@ class PostToInbox:
         else:
             check_name(self.call_id, field="call_id", length_max=CALL_ID_LENGTH_MAX)
 
-    def need(self, needs: RowsNeeded) -> None:
-        needs.add_run(self.run_id, may_wake=True)
-        if self.kind == ANSWER:
-            needs.interrupt_run_ids[self.run_id] = None
-        if self.idempotency_key is not None:
-            needs.idempotency_keys[self.idempotency_key] = None
+    def document_length(self) -> int:
+        return len(self.payload)
 
-    def decide(self, world: BatchState) -> PostResult:
+    def need(self, rows: RowsNeeded) -> None:
+        rows.add_run(self.run_id, may_wake=True)
+        if self.kind == ANSWER:
+            rows.interrupt_run_ids[self.run_id] = None
+        if self.idempotency_key is not None:
+            rows.idempotency_keys[self.idempotency_key] = None
+
+    def decide(self, batch: BatchState) -> PostResult:
         if self.idempotency_key is None:
-            return self._post(world)
-        said = [self.kind, self.run_id, self.call_id, self.payload]
+            return self._post(batch)
+        arguments = [self.kind, self.run_id, self.call_id, self.payload]
         if self.delivery is not Delivery.NOW:  # Stored fingerprints lack this field.
-            said.append(self.delivery.value)
-        fingerprint = make_fingerprint(*said)
-        earlier = find_earlier(world, self.idempotency_key, fingerprint)
+            arguments.append(self.delivery.value)
+        fingerprint = make_fingerprint(*arguments)
+        earlier = find_earlier(batch, self.idempotency_key, fingerprint)
         if earlier is not None:
             return earlier
-        answer = self._post(world)
+        answer = self._post(batch)
         if isinstance(answer, Posted):
-            save_record(world, self.idempotency_key, fingerprint, self.run_id)
+            save_record(batch, self.idempotency_key, fingerprint, self.run_id)
         return answer
 
-    def _post(self, world: BatchState) -> PostResult:
+    def _post(self, batch: BatchState) -> PostResult:
         """Post the item. The first accepted answer to a question is final."""
-        run = world.run(self.run_id)
+        run = batch.run(self.run_id)
         if run is None:
             return UnknownRun()
         if run.status not in (RunStatus.QUEUED, RunStatus.RUNNING):
@@ -190,13 +197,13 @@ class PostToInbox:
                 return refusal
         if self.kind == ANSWER:
             assert self.call_id is not None
-            misfit = answer_interrupt(
-                world, run, call_id=self.call_id, answer=self.payload, by=self.by
+            answer_refusal = answer_interrupt(
+                batch, run, call_id=self.call_id, answer=self.payload, by=self.by
             )
-            if misfit is not None:
-                return misfit
+            if answer_refusal is not None:
+                return answer_refusal
         return post(
-            world, run, kind=self.kind, payload=self.payload, by=self.by, call_id=self.call_id
+            batch, run, kind=self.kind, payload=self.payload, by=self.by, call_id=self.call_id
         )
 
     def _refuse_message(self, run: Run) -> MessageNotAccepted | None:
@@ -212,49 +219,54 @@ class PostToInbox:
 
 
 @dataclass(frozen=True, slots=True)
-class ConsumeInbox:
-    """Take all of a kind that is unread, in order, at once; only the holder of the claim may."""
+class ConsumeInbox(HolderCommand[tuple[InboxItem, ...] | None]):
+    """Take all unread items of one kind, in order. The answer is None if the claim is stale."""
 
-    claim: Claim
     kind: str = MESSAGE
     replay_after_seq: int | None = None
-    """Also what this claim has consumed after the item with this `seq`: an answer was lost."""
+    """Return also the items after this `seq` that this claim has consumed.
+
+    For a caller that lost the answer to an earlier `ConsumeInbox`.
+    """
     open_window: bool = False
     """Make the run listen, unless the execution has opened or closed a window itself."""
 
-    def need(self, needs: RowsNeeded) -> None:
-        needs.add_run(self.claim.run_id)
-        needs.add_inbox(self.claim.run_id, self.kind)
-        if self.replay_after_seq is not None:
-            needs.add_consumed(self.claim.run_id, after_seq=self.replay_after_seq)
+    may_free_capacity: ClassVar[bool] = False
+    stale_answer: ClassVar[None] = None
 
-    def decide(self, world: BatchState) -> tuple[InboxItem, ...] | None:
-        run = world.held_run(self.claim)
-        if run is None:
-            return None
+    def document_length(self) -> int:
+        return 0
+
+    def need(self, rows: RowsNeeded) -> None:
+        rows.add_run(self.claim.run_id)
+        rows.add_inbox(self.claim.run_id, self.kind)
+        if self.replay_after_seq is not None:
+            rows.add_consumed(self.claim.run_id, after_seq=self.replay_after_seq)
+
+    def decide_held(self, batch: BatchState, run: Run) -> tuple[InboxItem, ...]:
         has_no_window = run.window == Window.NONE and run.status is RunStatus.RUNNING
         if self.open_window and has_no_window:
-            run = world.update(run, window=int(Window.STREAMING))
-        unread = world.inbox[run.id]
+            run = batch.update(run, window=int(Window.STREAMING))
+        unread = batch.inbox[run.id]
         items = tuple(
             item._replace(consumed_generation=run.generation)
             for item in unread
             if item.kind == self.kind
         )
-        world.inbox[run.id] = [item for item in unread if item.kind != self.kind]
-        again = tuple(
+        batch.inbox[run.id] = [item for item in unread if item.kind != self.kind]
+        replayed = tuple(
             item
-            for item in world.consumed_items.get(run.id, ())
+            for item in batch.consumed_items.get(run.id, ())
             if item.kind == self.kind
             and item.consumed_generation == run.generation
             and item.seq > (self.replay_after_seq or 0)
         )
         if items:
-            world.changes.inbox_items_consumed.extend(items)
-            world.consumed_items.setdefault(run.id, []).extend(items)
-            run = world.update(run, unread_count=run.unread_count - len(items))
-            run = world.emit(run, EventType.MESSAGES_CONSUMED, f'{{"count":{len(items)}}}')
+            batch.changes.inbox_items_consumed.extend(items)
+            batch.consumed_items.setdefault(run.id, []).extend(items)
+            run = batch.update(run, unread_count=run.unread_count - len(items))
+            run = batch.emit(run, EventType.MESSAGES_CONSUMED, f'{{"count":{len(items)}}}')
             for item in items:
                 if item.kind == MESSAGE:
-                    run = world.emit(run, EventType.QUEUED_MESSAGE, encode_message(item))
-        return items if self.replay_after_seq is None else again + items
+                    run = batch.emit(run, EventType.QUEUED_MESSAGE, encode_message(item))
+        return items if self.replay_after_seq is None else replayed + items

@@ -1,14 +1,14 @@
-"""The ledger of files: which run made what, said by the one who holds its claim."""
+"""The file records: which run made which file. Only the holder of its claim adds one."""
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final
+from typing import ClassVar, Final
 
 from headway.core.batch_state import BatchState
-from headway.core.command.protocol import RowsNeeded
+from headway.core.command.protocol import HolderCommand, RowsNeeded
 from headway.core.errors import InvalidInput
 from headway.core.ids import Key, RunId
-from headway.core.run.run import Claim
+from headway.core.run.run import Run
 from headway.core.stored_file import FileAddress, StoredFile, check_path
 
 REMOVE_COUNT_MAX: Final = 1_000
@@ -18,40 +18,42 @@ class FileResult(StrEnum):
     NEW = "new"
     """The run had no file at this path before."""
     REPLACED = "replaced"
-    """The run had one, made by this execution or an earlier one."""
+    """The run had a file at this path, made by this execution or an earlier one."""
     REFUSED = "refused"
-    """The claim is void."""
+    """The claim is stale."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FinishFile:
-    """The file is whole, under the name of `part`; from here on it is the run's.
+class FinishFile(HolderCommand[FileResult]):
+    """Record a file that is complete under its temporary name `part` as a file of the run.
 
-    It is renamed only afterwards: what a void claim has written never gets a final name, and what
-    a crash leaves between the two is renamed by whoever comes next.
+    The caller renames it only afterwards, so a file that a stale claim has written never gets its
+    final name. If a crash comes between the two, the next execution renames the file.
     """
 
-    claim: Claim
     key: Key
     data_id: str
     path: str
     part: str
     byte_count: int
 
+    may_free_capacity: ClassVar[bool] = False
+    stale_answer: ClassVar[FileResult] = FileResult.REFUSED
+
     def __post_init__(self) -> None:
         check_path(self.path)
 
-    def need(self, needs: RowsNeeded) -> None:
-        needs.add_run(self.claim.run_id)
-        needs.files.setdefault((self.key, self.data_id), {})[self.path] = None
+    def document_length(self) -> int:
+        return 0
 
-    def decide(self, world: BatchState) -> FileResult:
-        run = world.held_run(self.claim)
-        if run is None:
-            return FileResult.REFUSED
+    def need(self, rows: RowsNeeded) -> None:
+        rows.add_run(self.claim.run_id)
+        rows.files.setdefault((self.key, self.data_id), {})[self.path] = None
+
+    def decide_held(self, batch: BatchState, run: Run) -> FileResult:
         assert run.key == self.key
-        known = world.files.get(FileAddress(self.key, self.data_id, self.path))
-        world.put_file(
+        stored = batch.files.get(FileAddress(self.key, self.data_id, self.path))
+        batch.put_file(
             StoredFile(
                 key=self.key,
                 data_id=self.data_id,
@@ -59,54 +61,56 @@ class FinishFile:
                 run_id=run.id,
                 part=self.part,
                 byte_count=self.byte_count,
-                at=world.now,
+                at=batch.now,
             )
         )
-        is_new = known is None or known.run_id != run.id
+        is_new = stored is None or stored.run_id != run.id
         return FileResult.NEW if is_new else FileResult.REPLACED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemoveFileRecords:
-    """These files are no more. What another run has made meanwhile stays on the ledger."""
+    """Remove the records of deleted files, except those that another run has made since."""
 
     key: Key
     data_id: str
     owners: tuple[tuple[str, RunId], ...]
-    """Each path with the run whose file it was."""
+    """Each path with the run that made the deleted file."""
+
+    may_free_capacity: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         if len(self.owners) > REMOVE_COUNT_MAX:
             raise InvalidInput("owners", f"must be at most {REMOVE_COUNT_MAX:,}")
 
-    def need(self, needs: RowsNeeded) -> None:
-        wanted = needs.files.setdefault((self.key, self.data_id), {})
-        wanted |= dict.fromkeys(path for path, _ in self.owners)
+    def document_length(self) -> int:
+        return 0
 
-    def decide(self, world: BatchState) -> int:
-        """How many entries went."""
+    def need(self, rows: RowsNeeded) -> None:
+        paths = rows.files.setdefault((self.key, self.data_id), {})
+        paths |= dict.fromkeys(path for path, _ in self.owners)
+
+    def decide(self, batch: BatchState) -> int:
+        """Return how many records were removed."""
         count = 0
         for path, run_id in self.owners:
-            place = FileAddress(self.key, self.data_id, path)
-            known = world.files.get(place)
-            if known is not None and known.run_id == run_id:
-                world.remove_file(place)
+            address = FileAddress(self.key, self.data_id, path)
+            stored = batch.files.get(address)
+            if stored is not None and stored.run_id == run_id:
+                batch.remove_file(address)
                 count += 1
         return count
 
 
 @dataclass(frozen=True, slots=True)
-class ConfirmOutputPrepared:
-    """What was to be done with the key's earlier output is done, once and for all executions."""
+class ConfirmOutputPrepared(HolderCommand[bool]):
+    """Record that the key's earlier output is archived or deleted, for all executions."""
 
-    claim: Claim
+    may_free_capacity: ClassVar[bool] = False
 
-    def need(self, needs: RowsNeeded) -> None:
-        needs.add_run(self.claim.run_id)
+    def document_length(self) -> int:
+        return 0
 
-    def decide(self, world: BatchState) -> bool:
-        run = world.held_run(self.claim)
-        if run is None:
-            return False
-        world.update(run, on_existing_output=None)
+    def decide_held(self, batch: BatchState, run: Run) -> bool:
+        batch.update(run, on_existing_output=None)
         return True

@@ -1,129 +1,127 @@
-"""What an execution reports while it runs: progress, checkpoints, log lines, its window."""
+"""The reports of an execution: progress, checkpoints, log records, events, its window."""
 
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Final
+from typing import ClassVar, Final
 
 from headway.core.batch_state import BatchState
-from headway.core.command.protocol import RowsNeeded
+from headway.core.command.protocol import HolderCommand
 from headway.core.document import Document, check_name
 from headway.core.errors import InvalidInput
 from headway.core.run.events import JSON_LITERALS, TYPE_LENGTH_MAX, TYPE_PATTERN, EventType
-from headway.core.run.run import Claim
+from headway.core.run.run import Run
 from headway.core.run.status import RunStatus
 from headway.core.run.window import Window
 
 RESERVED_PREFIXES: Final = ("run_", "lane_", "key_", "permission_", "queued_")
 RESERVED_TYPES: Final = frozenset({*EventType, "resync", "server_closing"})
-"""What a stream says for itself, too."""
+"""Event types that jobs may not use, including those that only an event stream sends."""
 
 
 @dataclass(frozen=True, slots=True)
-class SaveProgress:
-    """Replace the run's progress. Several in one batch become one event: the last one counts."""
+class SaveProgress(HolderCommand[bool]):
+    """Replace the run's progress. Consecutive ones in a batch become one event: the last."""
 
-    claim: Claim
     progress: Document
 
-    def need(self, needs: RowsNeeded) -> None:
-        needs.add_run(self.claim.run_id)
+    may_free_capacity: ClassVar[bool] = False
 
-    def decide(self, world: BatchState) -> bool:
-        run = world.held_run(self.claim)
-        if run is None:
-            return False
-        run = world.update(run, {"progress": self.progress})
-        events = world.changes.events
+    def document_length(self) -> int:
+        return len(self.progress)
+
+    def decide_held(self, batch: BatchState, run: Run) -> bool:
+        run = batch.update(run, {"progress": self.progress})
+        events = batch.changes.events
         if events and events[-1].run_id == run.id and events[-1].type == EventType.PROGRESS:
             events[-1] = events[-1]._replace(payload=self.progress)
         else:
-            world.emit(run, EventType.PROGRESS, self.progress)
+            batch.emit(run, EventType.PROGRESS, self.progress)
         return True
 
 
 @dataclass(frozen=True, slots=True)
-class SaveCheckpoint:
-    """Store the checkpoint from which a later execution continues. This resets both counts."""
+class SaveCheckpoint(HolderCommand[bool]):
+    """Store the checkpoint from which a later execution continues.
 
-    claim: Claim
+    A checkpoint is progress: it resets `death_count` and `stop_count`.
+    """
+
     checkpoint: Document
 
-    def need(self, needs: RowsNeeded) -> None:
-        needs.add_run(self.claim.run_id)
+    may_free_capacity: ClassVar[bool] = False
 
-    def decide(self, world: BatchState) -> bool:
-        run = world.held_run(self.claim)
-        if run is None:
-            return False
-        world.checkpoints[run.id] = self.checkpoint
-        run = world.update(run, {"checkpoint": self.checkpoint}, death_count=0, stop_count=0)
-        world.emit(run, EventType.CHECKPOINT, "{}")
+    def document_length(self) -> int:
+        return len(self.checkpoint)
+
+    def decide_held(self, batch: BatchState, run: Run) -> bool:
+        batch.checkpoints[run.id] = self.checkpoint
+        run = batch.update(run, {"checkpoint": self.checkpoint}, death_count=0, stop_count=0)
+        batch.emit(run, EventType.CHECKPOINT, "{}")
         return True
 
 
 @dataclass(frozen=True, slots=True)
 class JobEvent:
-    """Log lines, or an event of the job's own making."""
+    """An event that a job emits: log records, or an event of the job's own type."""
 
     type: str
     payload: Document
 
     def __post_init__(self) -> None:
         check_name(self.type, field="type", length_max=TYPE_LENGTH_MAX)
-        if self.type == EventType.STATE_CHANGED:  # It comes with a change of state, and only so.
-            raise InvalidInput("type", f"{self.type!r} is not for jobs to say")
+        if self.type == EventType.STATE_CHANGED:  # Written only by a transition of the run.
+            raise InvalidInput("type", f"{self.type!r} is reserved for headway")
 
 
 def make_job_event(kind: str, payload: Document) -> JobEvent:
-    """An event of a job's own making, which nobody can take for one of headway's."""
+    """Return an event of the job's own type. Raise InvalidInput if headway reserves the type."""
     kind = check_name(kind, field="kind", length_max=TYPE_LENGTH_MAX)
     if not re.match(TYPE_PATTERN, kind):
         raise InvalidInput("kind", f"{kind!r} must be one word that begins with a letter")
     if kind in JSON_LITERALS:
-        raise InvalidInput("kind", f"{kind!r} means something else; choose another word")
+        raise InvalidInput("kind", f"{kind!r} is a JSON literal; choose another name")
     if kind in RESERVED_TYPES or kind.startswith(RESERVED_PREFIXES):
-        raise InvalidInput("kind", f"{kind!r} is one of headway's own; choose another word")
+        raise InvalidInput("kind", f"{kind!r} is reserved for headway; choose another name")
     return JobEvent(kind, payload)
 
 
 def make_log_event(lines: Iterable[Document]) -> JobEvent:
-    """Lines of a log as one event; each is an object with at least `level` and `message`."""
+    """Return log records as one event. Each is an object with at least `level` and `message`."""
     return JobEvent(EventType.LOG, Document(f'{{"lines":[{",".join(lines)}]}}'))
 
 
 @dataclass(frozen=True, slots=True)
-class AppendEvents:
-    """What a job has said, in order: an event each, all of them or none."""
+class AppendEvents(HolderCommand[bool]):
+    """Append the events of a job in order, all of them or none."""
 
-    claim: Claim
     events: tuple[JobEvent, ...]
 
-    def need(self, needs: RowsNeeded) -> None:
-        needs.add_run(self.claim.run_id)
+    may_free_capacity: ClassVar[bool] = False
 
-    def decide(self, world: BatchState) -> bool:
-        run = world.held_run(self.claim)
-        if run is None:
-            return False
-        for one in self.events:
-            run = world.emit(run, one.type, one.payload)
+    def document_length(self) -> int:
+        return sum([len(event.payload) for event in self.events])
+
+    def decide_held(self, batch: BatchState, run: Run) -> bool:
+        for event in self.events:
+            run = batch.emit(run, event.type, event.payload)
         return True
 
 
 @dataclass(frozen=True, slots=True)
-class SetWindow:
-    """Say whether the run takes messages now; a claim begins without a word about it."""
+class SetWindow(HolderCommand[bool]):
+    """Set whether the run accepts messages now. A new claim starts with `Window.NONE`."""
 
-    claim: Claim
     window: Window
 
-    def need(self, needs: RowsNeeded) -> None:
-        needs.add_run(self.claim.run_id)
+    may_free_capacity: ClassVar[bool] = False
 
-    def decide(self, world: BatchState) -> bool:
-        run = world.held_run(self.claim)
-        if run is None or (self.window and run.status is not RunStatus.RUNNING):
+    def document_length(self) -> int:
+        return 0
+
+    def decide_held(self, batch: BatchState, run: Run) -> bool:
+        """Return False if the run is cancelling, except for `Window.NONE`."""
+        if self.window and run.status is not RunStatus.RUNNING:
             return False
-        world.update(run, window=int(self.window))
+        batch.update(run, window=int(self.window))
         return True

@@ -1,11 +1,11 @@
-"""How an execution ends, said by the one who holds its claim."""
+"""How an execution ends: the commands with which the holder of a claim ends its run."""
 
 from dataclasses import dataclass
-from typing import Final
+from typing import ClassVar, Final
 
 from headway.core.batch_state import BatchState
 from headway.core.command.protocol import RowsNeeded
-from headway.core.command.run.notify_parent import notify_parent
+from headway.core.command.run.end_run import notify_parent
 from headway.core.document import NULL, Document
 from headway.core.run.run import Claim
 from headway.core.run.status import RunStatus
@@ -19,66 +19,86 @@ class Settled:
 
 @dataclass(frozen=True, slots=True)
 class TooLate:
-    """The claim is no longer in force, or the run has moved on; nothing was changed."""
+    """The claim is stale, or the run's status does not allow this. Nothing was changed."""
 
     status: RunStatus | None
-    """Where the run is now; None when there is no such run."""
+    """The current status of the run, or None if there is no such run."""
 
 
 _SETTLED: Final = {status: Settled(status) for status in RunStatus}
 
 
 def _settle(
-    world: BatchState, claim: Claim, trigger: Trigger, documents: dict[str, str], details: str
+    batch: BatchState, claim: Claim, trigger: Trigger, documents: dict[str, str], details: str
 ) -> Settled | TooLate:
-    run = world.held_run(claim)
-    moved = run and world.move(run, trigger, documents=documents, details=details)
+    run = batch.held_run(claim)
+    moved = run and batch.move(run, trigger, documents=documents, details=details)
     if moved is None:
-        run = world.run(claim.run_id)
+        run = batch.run(claim.run_id)
         return TooLate(None if run is None else run.status)
-    notify_parent(world, moved.id)
+    notify_parent(batch, moved.id)
     return _SETTLED[moved.status]
 
 
 @dataclass(frozen=True, slots=True)
 class Complete:
-    """Of a job: a flow task says so with its last step."""
+    """End the run of a job with its result. A flow task ends with its last `AdvanceFlow`."""
 
     claim: Claim
     result: Document = NULL
 
-    def need(self, needs: RowsNeeded) -> None:
-        needs.add_run(self.claim.run_id, may_end=True)
+    may_free_capacity: ClassVar[bool] = True
 
-    def decide(self, world: BatchState) -> Settled | TooLate:
-        return _settle(world, self.claim, Trigger.COMPLETE, {"result": self.result}, "")
+    def document_length(self) -> int:
+        return len(self.result)
+
+    def need(self, rows: RowsNeeded) -> None:
+        # Without the parent: only flow tasks are notified, and their children are flow tasks.
+        rows.add_run(self.claim.run_id, may_end=True)
+
+    def decide(self, batch: BatchState) -> Settled | TooLate:
+        return _settle(batch, self.claim, Trigger.COMPLETE, {"result": self.result}, "")
 
 
 @dataclass(frozen=True, slots=True)
 class Fail:
+    """End the run because its job failed."""
+
     claim: Claim
     error: Document
     """A JSON object with at least `code` and `message`."""
     traceback: str | None = None
     """The text for readers of the run. Events do not contain it."""
 
-    def need(self, needs: RowsNeeded) -> None:
-        needs.add_ending_run(self.claim.run_id)
+    may_free_capacity: ClassVar[bool] = True
 
-    def decide(self, world: BatchState) -> Settled | TooLate:
+    def document_length(self) -> int:
+        return len(self.error) + len(self.traceback or "")
+
+    def need(self, rows: RowsNeeded) -> None:
+        rows.add_ending_run(self.claim.run_id)
+
+    def decide(self, batch: BatchState) -> Settled | TooLate:
         details = f',"error":{self.error}'
         documents: dict[str, str] = {"error": self.error}
         if self.traceback is not None:
             documents["traceback"] = self.traceback
-        return _settle(world, self.claim, Trigger.FAIL, documents, details)
+        return _settle(batch, self.claim, Trigger.FAIL, documents, details)
 
 
 @dataclass(frozen=True, slots=True)
 class ConfirmCancel:
+    """End a run that is cancelling, because its job has unwound."""
+
     claim: Claim
 
-    def need(self, needs: RowsNeeded) -> None:
-        needs.add_ending_run(self.claim.run_id)
+    may_free_capacity: ClassVar[bool] = True
 
-    def decide(self, world: BatchState) -> Settled | TooLate:
-        return _settle(world, self.claim, Trigger.CONFIRM_CANCEL, {}, "")
+    def document_length(self) -> int:
+        return 0
+
+    def need(self, rows: RowsNeeded) -> None:
+        rows.add_ending_run(self.claim.run_id)
+
+    def decide(self, batch: BatchState) -> Settled | TooLate:
+        return _settle(batch, self.claim, Trigger.CONFIRM_CANCEL, {}, "")

@@ -1,7 +1,7 @@
-"""Submit: the door for new runs."""
+"""Submit: the only way to add a run."""
 
 from dataclasses import dataclass, field
-from typing import Final
+from typing import ClassVar, Final
 
 from headway.core.batch_state import MESSAGE, BatchState, InboxItem
 from headway.core.command.protocol import RUN_ID_LENGTH_MAX, RowsNeeded, trim_names
@@ -31,8 +31,8 @@ class Accepted:
     run: Run | None = field(default=None, compare=False, repr=False)
     """The run at the end of the batch: a claim in the same batch may have started it."""
 
-    def finalize(self, world: BatchState) -> None:
-        self.run = world.run(self.run_id)
+    def finalize(self, batch: BatchState) -> None:
+        self.run = batch.run(self.run_id)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ class Steered:
 
 @dataclass(frozen=True, slots=True)
 class LaneQueueFull:
-    """The lane has as many queued runs as it takes."""
+    """The lane has its maximum number of queued runs."""
 
     lane: LaneName
     queued_count_max: int
@@ -61,15 +61,15 @@ class LaneQueueFull:
 
 @dataclass(frozen=True, slots=True)
 class KeyRowChanged:
-    """The key's saved row is no longer the one from which the parameters were taken."""
+    """The key's saved row has changed since the parameters were taken from it."""
 
     revision: int
-    """0: there is none."""
+    """The current revision, or 0 if there is no row."""
 
 
 @dataclass(frozen=True, slots=True)
 class ExistingOutput:
-    """The key has files of earlier runs, and nobody has said what is to become of them."""
+    """The key has files of earlier runs, and the request does not specify what to do with them."""
 
     file_count: int
     example: str
@@ -90,12 +90,14 @@ SubmitResult = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Submit:
+    """Add a run to the queue of its lane, unless its key is busy or the lane is full."""
+
     run_id: RunId
     key: Key
     job: str
     params: Document = EMPTY_OBJECT
     row_revision: int | None = None
-    """Of the key's saved row, if they were taken from it."""
+    """The revision of the key's saved row, if the job and `params` were taken from it."""
     mode: RunMode = RunMode.START
     lane: LaneName = MAIN_LANE
     on_conflict: OnConflict = OnConflict.REJECT
@@ -104,49 +106,51 @@ class Submit:
     timeout_s: float | None = None
     recovery: Recovery = Recovery.RESUME
     on_existing_output: OnExistingOutput = OnExistingOutput.REPLACE
-    """Of no meaning to a run that continues: it goes on with what is there."""
+    """Ignored for a run that continues: it keeps the existing output."""
     parent_id: RunId | None = None
     is_unattended: bool = False
-    """Nobody waits for the answer (a schedule's): a refusal is recorded, as a run `rejected`."""
+    """No caller waits for the answer (a schedule): record a refusal as a `rejected` run."""
     by: str = ""
     fingerprint: str = ""
-    """Of the request, for one with an idempotency key: whoever repeats it has the same.
+    """The digest of the request if it has an idempotency key. Repetitions have the same.
 
-    See `fingerprint_of`.
+    See `make_fingerprint`.
     """
     traceparent: str | None = None
-    """The trace that it belongs to. No part of the request: whoever repeats it is in another."""
+    """The trace of the caller. Not part of the fingerprint: a repetition has another trace."""
+
+    may_free_capacity: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         trim_names(self, "key", "lane", "job")
         if self.idempotency_key is not None:
             trim_names(self, "idempotency_key")
-            assert self.fingerprint  # Or all requests would be the same.
+            assert self.fingerprint  # Without it all requests would be the same.
         check_text(self.run_id, field="run_id", length_max=RUN_ID_LENGTH_MAX)
         check_text(self.by, field="by")
-        for place, seconds in (
-            ("queue_timeout_s", self.queue_timeout_s),
-            ("timeout_s", self.timeout_s),
-        ):
-            check_limit(seconds, field=place)
+        check_limit(self.queue_timeout_s, field="queue_timeout_s")
+        check_limit(self.timeout_s, field="timeout_s")
 
-    def need(self, needs: RowsNeeded) -> None:
-        needs.head_keys[self.key] = None
-        needs.lanes[self.lane] = None
+    def document_length(self) -> int:
+        return len(self.params)
+
+    def need(self, rows: RowsNeeded) -> None:
+        rows.head_keys[self.key] = None
+        rows.lanes[self.lane] = None
         if self.row_revision is not None:
-            needs.saved_keys[self.key] = None
+            rows.saved_keys[self.key] = None
         if self.on_conflict is OnConflict.REPLACE:
-            needs.whole_keys[self.key] = None
+            rows.whole_keys[self.key] = None
         if self.mode is RunMode.CONTINUE:
-            needs.latest_keys[self.key] = None
+            rows.latest_keys[self.key] = None
         if self._checks_output:
-            needs.output_keys[self.key] = None
+            rows.output_keys[self.key] = None
         if self.idempotency_key is not None:
-            needs.idempotency_keys[self.idempotency_key] = None
+            rows.idempotency_keys[self.idempotency_key] = None
 
     @property
     def _checks_output(self) -> bool:
-        # A run without a key of its own has its id for it: no other run has been there.
+        # A run without a key has its id as the key, so there is no earlier output.
         is_new_key = str(self.key) == str(self.run_id)
         return (
             self.on_existing_output is OnExistingOutput.ASK
@@ -154,56 +158,56 @@ class Submit:
             and not is_new_key
         )
 
-    def decide(self, world: BatchState) -> SubmitResult:
+    def decide(self, batch: BatchState) -> SubmitResult:
         if self.idempotency_key is not None:
-            earlier = find_earlier(world, self.idempotency_key, self.fingerprint)
+            earlier = find_earlier(batch, self.idempotency_key, self.fingerprint)
             if earlier is not None:
                 return earlier
         if self.row_revision is not None:
-            saved = world.keys.get(self.key)
+            saved = batch.keys.get(self.key)
             revision = 0 if saved is None else saved.revision
             if revision != self.row_revision:
                 return KeyRowChanged(revision)
-        head = world.head_run(self.key)
+        head = batch.head_run(self.key)
         admission = decide_admission(self.on_conflict, head)
         if admission is Admission.INJECT:
             assert head is not None
-            posted = post(world, head, kind=MESSAGE, payload=self.params, by=self.by)
+            posted = post(batch, head, kind=MESSAGE, payload=self.params, by=self.by)
             if isinstance(posted, Posted):
-                self._save_idempotency(world, head.id)
+                self._save_idempotency(batch, head.id)
                 return Steered(head.id, posted.seq)
             assert isinstance(posted, InboxFull)
             admission = Admission.QUEUE
         if admission is Admission.SHARE:
             assert head is not None
-            self._save_idempotency(world, head.id)
+            self._save_idempotency(batch, head.id)
             return Joined(head.id)
-        refusal = self._find_refusal(world, admission, head)
+        refusal = self._find_refusal(batch, admission, head)
         if refusal is not None:
             if self.is_unattended:
-                self._record_rejected(world, refusal)
+                self._record_rejected(batch, refusal)
             return refusal
-        return self._replace(world) if admission is Admission.SUPERSEDE else self._enter(world)
+        return self._replace(batch) if admission is Admission.SUPERSEDE else self._enter(batch)
 
     def _find_refusal(
-        self, world: BatchState, admission: Admission, head: Run | None
+        self, batch: BatchState, admission: Admission, head: Run | None
     ) -> Busy | ExistingOutput | LaneQueueFull | None:
         if admission is Admission.REFUSE:
             assert head is not None
             return Busy(head.id)
-        if self._checks_output and self.key in world.outputs:
-            return ExistingOutput(*world.outputs[self.key])
-        queue = world.lane_queues.get(self.lane)
+        if self._checks_output and self.key in batch.outputs:
+            return ExistingOutput(*batch.outputs[self.key])
+        queue = batch.lane_queues.get(self.lane)
         if queue is None or queue.lane.max_queued is None:
             return None
         queued_count = queue.queued_count
         if admission is Admission.SUPERSEDE:
             queued_count -= sum(
                 run.status is RunStatus.QUEUED and run.lane == self.lane
-                for run in world.active_runs(self.key)
+                for run in batch.active_runs(self.key)
             )
-        # What finds a free slot does not wait, so it needs no place in the queue; but one that
-        # has to wait for its own key does.
+        # A run that finds a free slot starts at once, so it does not count against `max_queued`.
+        # A run that waits for its own key counts, even if the lane has a free slot.
         is_free = admission is Admission.ENTER or (
             admission is Admission.SUPERSEDE and head is not None and head.token == NO_TOKEN
         )
@@ -212,20 +216,20 @@ class Submit:
             return None
         return LaneQueueFull(self.lane, queue.lane.max_queued)
 
-    def _replace(self, world: BatchState) -> Accepted:
+    def _replace(self, batch: BatchState) -> Accepted:
         """Cancel the active runs of the key, and queue after them with their unread messages."""
         carried: list[InboxItem] = []
         if self.job != FLOW_JOB:  # A flow task reads no messages: the replaced runs report them.
-            for run in world.active_runs(self.key):
+            for run in batch.active_runs(self.key):
                 count_max = UNREAD_COUNT_MAX - len(carried)
-                carried += take_unread(world, run, to_run_id=self.run_id, count_max=count_max)
-        self._cancel_others(world)
-        accepted = self._enter(world)
+                carried += take_unread(batch, run, to_run_id=self.run_id, count_max=count_max)
+        self._cancel_others(batch)
+        accepted = self._enter(batch)
         for item in carried:
             source = encode_document(item.run_id, field="run_id")
             post(
-                world,
-                world.runs[self.run_id],
+                batch,
+                batch.runs[self.run_id],
                 kind=MESSAGE,
                 payload=item.payload,
                 by=item.by,
@@ -233,34 +237,34 @@ class Submit:
             )
         return accepted
 
-    def _cancel_others(self, world: BatchState) -> None:
-        # From the back, so that nobody becomes head on the way only to be canceled in turn.
-        for run in reversed(list(world.active_runs(self.key))):
+    def _cancel_others(self, batch: BatchState) -> None:
+        # In reverse, so that no waiting run becomes the head before it is canceled itself.
+        for run in reversed(list(batch.active_runs(self.key))):
             if run.status is not RunStatus.CANCELLING:
                 request = RequestCancel(run_id=run.id, reason="replaced", by=self.by)
-                cancel_run(world, run, request)
+                cancel_run(batch, run, request)
 
-    def _enter(self, world: BatchState) -> Accepted:
-        if self.lane not in world.lane_rows:
-            # Written down on first use, so that it can be seen, limited and locked.
-            world.lane_rows[self.lane] = default_lane(self.lane)
-            world.changes.lanes[self.lane] = world.lane_rows[self.lane]
-        is_head = world.head_run(self.key) is None
+    def _enter(self, batch: BatchState) -> Accepted:
+        if self.lane not in batch.lane_rows:
+            # Stored on first use, so that the lane can be listed, limited and locked.
+            batch.lane_rows[self.lane] = default_lane(self.lane)
+            batch.changes.lanes[self.lane] = batch.lane_rows[self.lane]
+        is_head = batch.head_run(self.key) is None
         rank = QueueRank.READY if is_head else QueueRank.BEHIND
-        accepted = self._add_run(world, rank)
-        world.deferred_results.append(accepted)
+        accepted = self._add_run(batch, rank)
+        batch.deferred_results.append(accepted)
         return accepted
 
     def _record_rejected(
-        self, world: BatchState, refusal: Busy | ExistingOutput | LaneQueueFull
+        self, batch: BatchState, refusal: Busy | ExistingOutput | LaneQueueFull
     ) -> None:
         reason = _REJECT_REASONS[type(refusal)]
-        self._add_run(world, None, details=f',"reason":"{reason}"')
+        self._add_run(batch, None, details=f',"reason":"{reason}"')
 
-    def _add_run(self, world: BatchState, rank: QueueRank | None, details: str = "") -> Accepted:
+    def _add_run(self, batch: BatchState, rank: QueueRank | None, details: str = "") -> Accepted:
         status = RunStatus.REJECTED if rank is None else RunStatus.QUEUED
-        seq = world.seq + 1
-        queue_deadline_at = None if rank is None else self._queue_deadline_at(world.now)
+        seq = batch.seq + 1
+        queue_deadline_at = None if rank is None else self._queue_deadline_at(batch.now)
         run = Run(
             seq=seq,
             id=self.run_id,
@@ -282,9 +286,9 @@ class Submit:
             death_count=0,
             window=0,
             unread_count=0,
-            queued_at=world.now,
+            queued_at=batch.now,
             started_at=None,
-            ended_at=world.now if rank is None else None,
+            ended_at=batch.now if rank is None else None,
             queue_deadline_at=queue_deadline_at,
             timeout_us=None if self.timeout_s is None else round(self.timeout_s * SECOND_US),
             run_deadline_at=None,
@@ -293,25 +297,25 @@ class Submit:
             due_at=queue_deadline_at,
             run_seq=1,
             revision=1,
-            continued_from=world.latest_run_ids.get(self.key)
+            continued_from=batch.latest_run_ids.get(self.key)
             if self.mode is RunMode.CONTINUE
             else None,
             parent_id=self.parent_id,
             child_of=None if rank is None else self.parent_id,
             on_existing_output=self._output_action(),
             traceparent=self.traceparent,
-            updated_at=world.now,
+            updated_at=batch.now,
         )
-        world.add_run(run, self.params, state_payload(None, status, details))
-        self._update_latest(world, run)
-        self._save_idempotency(world, run.id)
+        batch.add_run(run, self.params, state_payload(None, status, details))
+        self._update_latest(batch, run)
+        self._save_idempotency(batch, run.id)
         return Accepted(run.id, seq, run)
 
-    def _update_latest(self, world: BatchState, run: Run) -> None:
+    def _update_latest(self, batch: BatchState, run: Run) -> None:
         if run.is_active:
-            world.latest_run_ids[self.key] = run.id
-        if self.mode is RunMode.CONTINUE and self.key in world.latest_started_ids:
-            world.previous_run_ids[run.id] = world.latest_started_ids[self.key]
+            batch.latest_run_ids[self.key] = run.id
+        if self.mode is RunMode.CONTINUE and self.key in batch.latest_started_ids:
+            batch.previous_run_ids[run.id] = batch.latest_started_ids[self.key]
 
     def _queue_deadline_at(self, now: Instant) -> Instant | None:
         seconds = self.queue_timeout_s
@@ -325,9 +329,9 @@ class Submit:
             return None
         return self.on_existing_output.value
 
-    def _save_idempotency(self, world: BatchState, run_id: RunId) -> None:
+    def _save_idempotency(self, batch: BatchState, run_id: RunId) -> None:
         if self.idempotency_key is not None:
-            save_record(world, self.idempotency_key, self.fingerprint, run_id)
+            save_record(batch, self.idempotency_key, self.fingerprint, run_id)
 
 
 _REJECT_REASONS: Final = {Busy: "busy", ExistingOutput: "output", LaneQueueFull: "no_room"}

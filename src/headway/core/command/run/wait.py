@@ -1,121 +1,133 @@
-"""Waiting: a run gives its slot back, keeps its key, and comes back ahead of new runs."""
+"""Waiting: a run releases its slot, stays the head of its key, and resumes before new ones."""
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import ClassVar
 
 from headway.core.batch_state import BatchState
-from headway.core.command.protocol import RowsNeeded
+from headway.core.command.protocol import HolderCommand, RowsNeeded
 from headway.core.command.run.interrupt import withdraw_interrupts
 from headway.core.document import Document
 from headway.core.duration import check_seconds
 from headway.core.ids import Instant, RunId, add_seconds
 from headway.core.run.events import EventType
-from headway.core.run.run import NO_TOKEN, Claim, QueueRank, Run
+from headway.core.run.run import NO_TOKEN, QueueRank, Run
 from headway.core.run.status import RunStatus
 
 
 @dataclass(frozen=True, slots=True)
-class ReleaseSlot:
-    """The executor keeps its claim and its task, and waits without a slot, nor in line for one."""
+class ReleaseSlot(HolderCommand[bool]):
+    """Give the slot back while the job waits. The executor keeps its claim and its asyncio task.
 
-    claim: Claim
+    The run does not queue for another slot until `RequestSlot`.
+    """
 
-    def need(self, needs: RowsNeeded) -> None:
-        needs.add_run(self.claim.run_id)
+    may_free_capacity: ClassVar[bool] = True
 
-    def decide(self, world: BatchState) -> bool:
-        """Whether it has none now; to say so twice changes nothing."""
-        run = world.held_run(self.claim)
-        if run is None or run.status is not RunStatus.RUNNING:
+    def document_length(self) -> int:
+        return 0
+
+    def decide_held(self, batch: BatchState, run: Run) -> bool:
+        """Return True if the run has no slot now. A repetition changes nothing."""
+        if run.status is not RunStatus.RUNNING:
             return False
         if run.slot is not None or run.queue_rank is not None:
-            run = world.update(run, slot=None, queue_rank=None, ready_seq=None)
-            world.emit(run, EventType.WAITING, "{}")
+            run = batch.update(run, slot=None, queue_rank=None, ready_seq=None)
+            batch.emit(run, EventType.WAITING, "{}")
         return True
 
 
 class SlotResult(StrEnum):
     HELD = "held"
-    """It has one already."""
+    """The run has a slot already."""
     QUEUED = "in_line"
     REFUSED = "refused"
-    """It is to end, or no longer held by this claim."""
+    """The run is cancelling, or the claim is stale."""
 
 
 @dataclass(frozen=True, slots=True)
-class RequestSlot:
-    """Its wait is over: it stands in the queue of its lane again, ahead of what never started."""
+class RequestSlot(HolderCommand[SlotResult]):
+    """Queue for a slot again after a wait, ahead of runs that never started."""
 
-    claim: Claim
+    may_free_capacity: ClassVar[bool] = True
+    stale_answer: ClassVar[SlotResult] = SlotResult.REFUSED
 
-    def need(self, needs: RowsNeeded) -> None:
-        needs.add_run(self.claim.run_id, may_wake=True)
+    def document_length(self) -> int:
+        return 0
 
-    def decide(self, world: BatchState) -> SlotResult:
-        run = world.held_run(self.claim)
-        if run is None or run.status is not RunStatus.RUNNING:
+    def need(self, rows: RowsNeeded) -> None:
+        rows.add_run(self.claim.run_id, may_wake=True)
+
+    def decide_held(self, batch: BatchState, run: Run) -> SlotResult:
+        if run.status is not RunStatus.RUNNING:
             return SlotResult.REFUSED
         if run.slot is not None:
             return SlotResult.HELD
         if run.queue_rank is None:
-            _make_ready(world, run)
+            _make_ready(batch, run)
         return SlotResult.QUEUED
 
 
 @dataclass(frozen=True, slots=True)
-class Park:
-    """Nobody holds it any more: no slot, no claim, no memory, until it is woken."""
+class Park(HolderCommand[bool]):
+    """Give up the claim until the run is woken: it has no slot, no claim and no memory."""
 
-    claim: Claim
     wake_at: Instant | None = None
 
-    def need(self, needs: RowsNeeded) -> None:
-        needs.add_run(self.claim.run_id, may_wake=True)
+    may_free_capacity: ClassVar[bool] = True
 
-    def decide(self, world: BatchState) -> bool:
-        run = world.held_run(self.claim)
-        if run is None or run.status is not RunStatus.RUNNING:
+    def document_length(self) -> int:
+        return 0
+
+    def need(self, rows: RowsNeeded) -> None:
+        rows.add_run(self.claim.run_id, may_wake=True)
+
+    def decide_held(self, batch: BatchState, run: Run) -> bool:
+        if run.status is not RunStatus.RUNNING:
             return False
-        run = park(world, run, self.wake_at, attempt=run.attempt)
-        run = world.emit(run, EventType.PARKED, "{}")
-        # What came in before it parked would otherwise never wake it.
-        if run.unread_count or (self.wake_at is not None and self.wake_at <= world.now):
-            wake(world, run)
+        run = park(batch, run, self.wake_at, attempt=run.attempt)
+        run = batch.emit(run, EventType.PARKED, "{}")
+        # An item that was posted before it parked would otherwise never wake it.
+        if run.unread_count or (self.wake_at is not None and self.wake_at <= batch.now):
+            wake(batch, run)
         return True
 
 
 @dataclass(frozen=True, slots=True)
-class Retry:
-    """This attempt has failed. The run waits for the next one as if it were parked.
+class Retry(HolderCommand[bool]):
+    """Record that this attempt has failed, and park the run until the next one.
 
     Its unanswered questions are withdrawn, because the next attempt may never ask them.
     """
 
-    claim: Claim
     error: Document
     delay_s: float
     traceback: str | None = None
     """The text for readers of the run. Events do not contain it."""
 
+    may_free_capacity: ClassVar[bool] = True
+
     def __post_init__(self) -> None:
         check_seconds(self.delay_s, field="delay_s")
 
-    def need(self, needs: RowsNeeded) -> None:
-        needs.add_run(self.claim.run_id, may_wake=True)
-        needs.interrupt_run_ids[self.claim.run_id] = None
+    def document_length(self) -> int:
+        return len(self.error) + len(self.traceback or "")
 
-    def decide(self, world: BatchState) -> bool:
-        run = world.held_run(self.claim)
-        if run is None or run.status is not RunStatus.RUNNING:
+    def need(self, rows: RowsNeeded) -> None:
+        rows.add_run(self.claim.run_id, may_wake=True)
+        rows.interrupt_run_ids[self.claim.run_id] = None
+
+    def decide_held(self, batch: BatchState, run: Run) -> bool:
+        if run.status is not RunStatus.RUNNING:
             return False
-        wake_at = add_seconds(world.now, seconds=self.delay_s)
+        wake_at = add_seconds(batch.now, seconds=self.delay_s)
         failed_attempt = run.attempt
-        run = withdraw_interrupts(world, run)
-        run = park(world, run, wake_at, attempt=failed_attempt + 1, documents=self._documents())
+        run = withdraw_interrupts(batch, run)
+        run = park(batch, run, wake_at, attempt=failed_attempt + 1, documents=self._documents())
         payload = f'{{"attempt":{failed_attempt},"error":{self.error},"delay_s":{self.delay_s}}}'
-        run = world.emit(run, EventType.RETRIED, payload)
-        if wake_at <= world.now:
-            wake(world, run)
+        run = batch.emit(run, EventType.RETRIED, payload)
+        if wake_at <= batch.now:
+            wake(batch, run)
         return True
 
     def _documents(self) -> dict[str, str] | None:
@@ -123,7 +135,7 @@ class Retry:
 
 
 def park(
-    world: BatchState,
+    batch: BatchState,
     run: Run,
     wake_at: Instant | None,
     *,
@@ -133,9 +145,9 @@ def park(
     documents: dict[str, str] | None = None,
 ) -> Run:
     """Take the run from its executor. The caller writes the event."""
-    # A parked run's time does not count: what is left is kept and granted at the next claim.
-    left_us = None if run.run_deadline_at is None else max(0, run.run_deadline_at - world.now)
-    return world.update(
+    # A parked run's time does not count: the rest is stored and granted at the next claim.
+    left_us = None if run.run_deadline_at is None else max(0, run.run_deadline_at - batch.now)
+    return batch.update(
         run,
         documents,
         slot=None,
@@ -155,19 +167,26 @@ def park(
 
 @dataclass(frozen=True, slots=True)
 class Wake:
+    """Make a parked run ready whose timer is due, or that has no timer."""
+
     run_id: RunId
 
-    def need(self, needs: RowsNeeded) -> None:
-        needs.add_run(self.run_id, may_wake=True)
+    may_free_capacity: ClassVar[bool] = True
 
-    def decide(self, world: BatchState) -> bool:
-        """Whether it was parked and is ready now. A timer that is not due yet stays set."""
-        run = world.run(self.run_id)
+    def document_length(self) -> int:
+        return 0
+
+    def need(self, rows: RowsNeeded) -> None:
+        rows.add_run(self.run_id, may_wake=True)
+
+    def decide(self, batch: BatchState) -> bool:
+        """Return True if the run was parked and is ready now. A timer not yet due stays set."""
+        run = batch.run(self.run_id)
         if run is None or not run.is_parked:
             return False
-        if run.wake_at is not None and run.wake_at > world.now:
+        if run.wake_at is not None and run.wake_at > batch.now:
             return False
-        wake(world, run)
+        wake(batch, run)
         return True
 
 
@@ -177,25 +196,30 @@ class WakeParked:
 
     run_id: RunId
     generation: int
-    """The generation that parked it. The caller does not know what a later claim waits for."""
+    """The generation that parked it. A later claim may wait for something else."""
 
-    def need(self, needs: RowsNeeded) -> None:
-        needs.add_run(self.run_id, may_wake=True)
+    may_free_capacity: ClassVar[bool] = True
 
-    def decide(self, world: BatchState) -> bool:
+    def document_length(self) -> int:
+        return 0
+
+    def need(self, rows: RowsNeeded) -> None:
+        rows.add_run(self.run_id, may_wake=True)
+
+    def decide(self, batch: BatchState) -> bool:
         """Return False if the run is no longer parked, or was parked again since."""
-        run = world.run(self.run_id)
+        run = batch.run(self.run_id)
         if run is None or not run.is_parked or run.generation != self.generation:
             return False
-        wake(world, run)
+        wake(batch, run)
         return True
 
 
-def wake(world: BatchState, run: Run) -> None:
-    """Make a parked run ready, whatever its timer says."""
-    _make_ready(world, world.update(run, wake_at=None))
+def wake(batch: BatchState, run: Run) -> None:
+    """Make a parked run ready, even if its timer is not due."""
+    _make_ready(batch, batch.update(run, wake_at=None))
 
 
-def _make_ready(world: BatchState, run: Run) -> None:
-    run = world.update(run, queue_rank=int(QueueRank.RESUMED), ready_seq=world.seq + 1)
-    world.emit(run, EventType.WOKEN, "{}")
+def _make_ready(batch: BatchState, run: Run) -> None:
+    run = batch.update(run, queue_rank=int(QueueRank.RESUMED), ready_seq=batch.seq + 1)
+    batch.emit(run, EventType.WOKEN, "{}")

@@ -1,4 +1,4 @@
-"""What a flow is made of, as values that were checked when it was published."""
+"""The parts of a flow, as immutable values that were checked when the flow was published."""
 
 import json
 from collections.abc import Mapping
@@ -12,22 +12,22 @@ from headway.core.flow.definition.predicates import Predicate
 END: Final = ""
 """The target of an edge that ends the flow."""
 DEFAULT: Final = "default"
-"""The action of a node that names none, and the edge for every action without one."""
+"""The action of a node that names none, and the fallback edge for actions without an edge."""
 ERROR: Final = "error"
-"""The action of a node that failed, unless `on_error` says otherwise."""
+"""The action of a failed node, unless `on_error` names another."""
 ANY_ERROR: Final = "*"
 RESERVED_KEY: Final = "_rt"
-"""Where readers of the shared state find the run state; no node may write there."""
+"""The key under which readers of the shared state find the run state. No node may write it."""
 WORKER_WAIT_MS: Final = 300_000
-"""How long a task waits for a worker before the call fails, unless its flow sets another time."""
+"""How long a call waits for a worker before it fails, unless the flow sets another time."""
 KEY_LENGTH_MAX: Final = 520
-"""Of a key of the shared state as JSON text, as which it is stored."""
+"""The maximum length of a key of the shared state, in characters of its stored JSON text."""
 
 
 def key_problem(key: str) -> str | None:
-    """Why nobody may write under `key` of the shared state; None: anybody may."""
+    """Return why `key` of the shared state must not be written, or None if it may be."""
     if key == RESERVED_KEY:
-        return f"must not be {RESERVED_KEY}, which shows the run state"
+        return f"must not be {RESERVED_KEY}, which is reserved for the run state"
     length = len(json.dumps(key, ensure_ascii=False))
     if length > KEY_LENGTH_MAX:
         return f"has {length:,} characters as JSON; the limit is {KEY_LENGTH_MAX}"
@@ -64,7 +64,7 @@ class ParallelMode(StrEnum):
 
 class FailureStrategy(StrEnum):
     FAIL_FAST = "fail_fast"
-    """Start no more branches. Those in flight end, and the result is the successful ones.
+    """Start no more branches, wait for those in flight, and return the successful results.
 
     Under `ErrorPolicy.FAIL` the node has then failed, else the task continues.
     """
@@ -101,7 +101,11 @@ class ChoiceCase:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Node:
-    """One class for all kinds, as in the definition; `fields.py` says which field means what."""
+    """A node of any kind.
+
+    One class serves all kinds, as in the definition. `fields.py` states which kinds use which
+    field.
+    """
 
     key: str
     kind: Kind
@@ -109,7 +113,10 @@ class Node:
     function: str = ""
     flow: str = ""
     version: int = 0
-    """Of `flow`; 0 is the newest that is published when the child run starts."""
+    """The version of `flow`.
+
+    0 is the newest version that is published when the child run starts.
+    """
     params: Mapping[str, Any] = field(default_factory=dict)
     prep: Prep = Prep()
     post: Post = Post()
@@ -129,10 +136,13 @@ class Node:
     choice_cases: tuple[ChoiceCase, ...] = ()
     subflow: "Flow | None" = None
     edges: Mapping[str, str] = field(default_factory=dict)
-    """Action to target, of the edges that leave it."""
+    """Maps the action of each edge that leaves the node to its target."""
 
     def action_for(self, error: str) -> str | None:
-        """What `on_error` makes of an error: by its text, by what stands before a colon, by `*`."""
+        """Return the action that `on_error` gives an error, or None.
+
+        The whole error text is matched first, then the text before its first colon, then `*`.
+        """
         mapped = self.on_error.get(error) or self.on_error.get(error.partition(":")[0])
         return mapped or self.on_error.get(ANY_ERROR)
 
@@ -142,9 +152,9 @@ class Flow:
     start: str
     nodes: Mapping[str, Node]
     edges: tuple[Edge, ...]
-    """Sorted: their order in the definition means nothing."""
+    """Sorted, because their order in the definition has no meaning."""
     error_policy: ErrorPolicy = ErrorPolicy.FOLLOW_DEFAULT
-    """A subflow has the policy of the definition that it is part of."""
+    """A subflow has the policy of the definition that contains it."""
     worker_wait_ms: int = WORKER_WAIT_MS
     """How long a call waits for a worker under `ErrorPolicy.FAIL`. 0 means no wait."""
 

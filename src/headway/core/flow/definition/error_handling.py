@@ -1,4 +1,4 @@
-"""Check that failures are handled, and that inputs that look like paths are paths.
+"""Check that failures are handled, and that inputs that resemble paths are paths.
 
 A definition that fails on errors is refused if an input would silently be null. A definition that
 follows its default edges only gets a warning, because existing programs publish such definitions.
@@ -27,28 +27,31 @@ _BRANCHING_KINDS: Final = frozenset({Kind.PARALLEL, Kind.FOREACH})
 _WAIT_KEYS: Final = {Kind.WAIT_EVENT: "signal_key", Kind.APPROVAL: "approval_key"}
 
 
-def check_error_handling(flow: Flow, report: Diagnostics) -> None:
-    """Report failures without an edge, and bare names that look like paths."""
+def check_error_handling(flow: Flow, diagnostics: Diagnostics) -> None:
+    """Report failures without an edge, and bare names that resemble paths."""
     signal_keys = {
         key
-        for _, inside in iter_flows(flow)
-        for node in inside.nodes.values()
+        for _, inner in iter_flows(flow)
+        for node in inner.nodes.values()
         for key in _signal_keys(node)
     }
-    for place, inside in iter_flows(flow):
-        # A signal sets a key of the task's own shared state, whichever subflow waits for it.
-        written = {key for node in inside.nodes.values() for key in _written_keys(node)}
-        known = written if place else written | signal_keys
-        for node in inside.nodes.values():
-            at = join_path(join_path(place, "nodes"), node.key)
-            _check_input_names(node, at, known, report, is_strict=flow.fails_on_error)
+    for flow_path, inner in iter_flows(flow):
+        # A signal always sets a key of the task's own shared state, even if a subflow waits for it.
+        written = {key for node in inner.nodes.values() for key in _written_keys(node)}
+        readable = written if flow_path else written | signal_keys
+        for node in inner.nodes.values():
+            node_path = join_path(join_path(flow_path, "nodes"), node.key)
+            _check_input_names(
+                node, node_path, readable, diagnostics, is_strict=flow.fails_on_error
+            )
             if flow.error_policy is ErrorPolicy.FOLLOW_DEFAULT:
-                _warn_of_swallowed(node, at, report)
+                _warn_of_swallowed(node, node_path, diagnostics)
             else:
-                _warn_of_dead_actions(node, at, report)
+                _warn_of_dead_actions(node, node_path, diagnostics)
 
 
 def _signal_keys(node: Node) -> Iterator[str]:
+    """Yield the key of the shared state for whose signal the node waits, if it is a whole key."""
     text = node.params.get(_WAIT_KEYS.get(node.kind, ""))
     if not isinstance(text, str):
         return
@@ -67,36 +70,38 @@ def _written_keys(node: Node) -> Iterator[str]:
 
 
 def _check_input_names(
-    node: Node, place: str, written: set[str], report: Diagnostics, *, is_strict: bool
+    node: Node, node_path: str, written: set[str], diagnostics: Diagnostics, *, is_strict: bool
 ) -> None:
-    prep_place = join_path(place, "prep")
+    prep_path = join_path(node_path, "prep")
     inputs: dict[str, Path] = {}
     if node.prep.input_key is not None:
-        inputs[join_path(prep_place, "input_key")] = node.prep.input_key
-    for name, path in (node.prep.input_map or {}).items():
-        inputs[join_path(join_path(prep_place, "input_map"), name)] = path
-    for at, path in inputs.items():
-        text = path.text
+        inputs[join_path(prep_path, "input_key")] = node.prep.input_key
+    for name, source in (node.prep.input_map or {}).items():
+        inputs[join_path(join_path(prep_path, "input_map"), name)] = source
+    for input_path, source in inputs.items():
+        text = source.text
         if text.startswith("$") or not set(text) & {".", "["} or text in written:
             continue
         problem = (
-            f"is the bare name {quote_text(text)}, which no node writes: it would be null."
-            f" For a path write {quote_text(f'$shared.{text}')} or {quote_text(f'$params.{text}')}"
+            f"is the bare name {quote_text(text)}, which no node writes, so it would be null;"
+            f" for a path, write {quote_text(f'$shared.{text}')} or {quote_text(f'$params.{text}')}"
         )
-        (report.add_error if is_strict else report.add_warning)(at, problem)
+        (diagnostics.add_error if is_strict else diagnostics.add_warning)(input_path, problem)
 
 
-def _warn_of_swallowed(node: Node, place: str, report: Diagnostics) -> None:
+def _warn_of_swallowed(node: Node, node_path: str, diagnostics: Diagnostics) -> None:
     """Warn if a failure would follow the edge of a success."""
     target = _target_after_failure(node)
     if target is None:
         return
-    where = "ends the task as a success" if target == END else f"continues to {quote_text(target)}"
+    effect = "ends the task as a success" if target == END else f"continues to {quote_text(target)}"
     if node.kind in _BRANCHING_KINDS:
-        problem = f'{where} after a failed branch: set on_error, or error_policy to "fail"'
+        problem = f'{effect} after a failed branch: set on_error, or error_policy to "fail"'
     else:
-        problem = f'{where} after a failure too: add an `error` edge, or set error_policy to "fail"'
-    report.add_warning(place, problem)
+        problem = (
+            f'{effect} after a failure too: add an `error` edge, or set error_policy to "fail"'
+        )
+    diagnostics.add_warning(node_path, problem)
 
 
 def _target_after_failure(node: Node) -> str | None:
@@ -105,7 +110,7 @@ def _target_after_failure(node: Node) -> str | None:
     if ANY_ERROR in node.on_error and node.on_error[ANY_ERROR] in edges:
         return None
     if node.kind in _BRANCHING_KINDS and node.failure_strategy is FailureStrategy.FAIL_FAST:
-        # The task follows its ordinary action; an `error` edge has no effect.
+        # The task follows the node's ordinary action, so an `error` edge has no effect.
         ordinary = node.post.action_static or node.default_action or DEFAULT
         target = edges.get(ordinary, edges.get(DEFAULT))
         is_ended = target == END and ordinary not in edges
@@ -117,10 +122,14 @@ def _target_after_failure(node: Node) -> str | None:
     return edges.get(DEFAULT) or None
 
 
-def _warn_of_dead_actions(node: Node, place: str, report: Diagnostics) -> None:
-    """Warn of actions after an error that have no edge."""
+def _warn_of_dead_actions(node: Node, node_path: str, diagnostics: Diagnostics) -> None:
+    """Warn about actions after an error that have no edge."""
     for error, action in node.on_error.items():
         if action not in node.edges:
-            then = "follows the `error` edge" if ERROR in node.edges else "fails the task"
-            at = join_path(join_path(place, "on_error"), error)
-            report.add_warning(at, f"there is no edge for {quote_text(action)}: the failure {then}")
+            outcome = "follows the `error` edge" if ERROR in node.edges else "fails the task"
+            action_path = join_path(join_path(node_path, "on_error"), error)
+            problem = (
+                f"there is no edge for {quote_text(action)}, so the failure {outcome};"
+                " add the edge or change the action"
+            )
+            diagnostics.add_warning(action_path, problem)

@@ -1,4 +1,4 @@
-"""What is suspicious about a good definition: nodes never reached, loops that never wait."""
+"""Warnings about a valid graph: unreachable nodes, loops without a wait, missing callees."""
 
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
@@ -12,64 +12,78 @@ _WAITING_KINDS: Final = frozenset({Kind.TIMER, Kind.WAIT_EVENT, Kind.APPROVAL})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AvailableCallees:
-    """What there is to be called at the time of publishing."""
+    """The services, functions and flows that exist when a definition is published."""
 
     services: Collection[str] = ()
     functions: Collection[str] = ()
     flows: Collection[str] = ()
 
 
-def check_graph(flow: Flow, report: Diagnostics, *, available: AvailableCallees | None) -> None:
-    for place, inside in iter_flows(flow):
-        nodes_place = join_path(place, "nodes")
-        reached = _find_reachable(inside)
-        for key in inside.nodes:
+def check_graph(
+    flow: Flow, diagnostics: Diagnostics, *, available: AvailableCallees | None
+) -> None:
+    """Warn about unreachable nodes, loops without a wait, and callees that are not `available`."""
+    for path, inner in iter_flows(flow):
+        nodes_path = join_path(path, "nodes")
+        reached = _find_reachable(inner)
+        for key in inner.nodes:
             if key not in reached:
-                report.add_warning(join_path(nodes_place, key), "is never reached")
-        for loop in _find_loops(inside, lambda node: node.kind not in _WAITING_KINDS):
-            first = min(loop)
-            on = "itself" if len(loop) == 1 else f"{len(loop)} nodes"
-            report.add_warning(
-                join_path(nodes_place, first), f"is in a loop over {on} without a wait"
+                diagnostics.add_warning(
+                    join_path(nodes_path, key), "is never reached; add an edge to it or remove it"
+                )
+        for loop in _find_loops(inner, lambda node: node.kind not in _WAITING_KINDS):
+            size = "1 node" if len(loop) == 1 else f"{len(loop)} nodes"
+            diagnostics.add_warning(
+                join_path(nodes_path, min(loop)),
+                f"is in a loop of {size} without a wait; make sure that it ends, or add a timer",
             )
         if available is not None:
-            for node in inside.nodes.values():
-                _check_callees(node, join_path(nodes_place, node.key), report, available)
+            for node in inner.nodes.values():
+                _check_callees(node, join_path(nodes_path, node.key), diagnostics, available)
 
 
 def iter_flows(flow: Flow) -> Iterator[tuple[str, Flow]]:
     """Yield the flow and its subflows, each with its path in the definition."""
-    waiting = [("", flow)]
-    while waiting:
-        place, one = waiting.pop()
-        yield place, one
-        for node in one.nodes.values():
+    pending = [("", flow)]
+    while pending:
+        path, current = pending.pop()
+        yield path, current
+        for node in current.nodes.values():
             if node.subflow is not None:
-                at = join_path(join_path(join_path(place, "nodes"), node.key), "subflow")
-                waiting.append((at, node.subflow))
+                subflow_path = join_path(join_path(join_path(path, "nodes"), node.key), "subflow")
+                pending.append((subflow_path, node.subflow))
 
 
-def _check_callees(node: Node, place: str, report: Diagnostics, offered: AvailableCallees) -> None:
-    services = (node.service, *node.parallel_services)
-    wanted: tuple[tuple[str, str, Collection[str]], ...] = (
-        *(("service", name, offered.services) for name in services),
-        ("function", node.function, offered.functions),
-        ("flow", node.flow, offered.flows),
-    )
-    for what, name, there in wanted:
-        if name and name not in there:
-            report.add_warning(
-                place, f"wants the {what} {quote_text(name)}, which nobody offers yet"
+def _check_callees(
+    node: Node, path: str, diagnostics: Diagnostics, available: AvailableCallees
+) -> None:
+    for service in (node.service, *node.parallel_services):
+        if service and service not in available.services:
+            diagnostics.add_warning(
+                path,
+                f"calls the service {quote_text(service)}, which no live worker offers;"
+                " start a worker that offers it",
             )
+    if node.function and node.function not in available.functions:
+        diagnostics.add_warning(
+            path,
+            f"calls the function {quote_text(node.function)}, which this process has not"
+            " registered; register it with `flows.function`",
+        )
+    if node.flow and node.flow not in available.flows:
+        diagnostics.add_warning(
+            path,
+            f"calls the flow {quote_text(node.flow)}, which has not been published; publish it",
+        )
 
 
 def _find_reachable(flow: Flow) -> set[str]:
     reached = {flow.start}
-    waiting = [flow.start]
-    while waiting:
-        fresh = _targets(flow.nodes[waiting.pop()]) - reached
-        reached |= fresh
-        waiting.extend(fresh)
+    pending = [flow.start]
+    while pending:
+        unseen = _targets(flow.nodes[pending.pop()]) - reached
+        reached |= unseen
+        pending.extend(unseen)
     return reached
 
 
@@ -79,43 +93,44 @@ def _targets(node: Node) -> set[str]:
     return set(node.edges.values()) - {END}
 
 
-def _find_loops(flow: Flow, is_wanted: Callable[[Node], bool]) -> Iterator[set[str]]:
-    """The strongly connected parts of these nodes in which one can go round.
+def _find_loops(flow: Flow, is_included: Callable[[Node], bool]) -> Iterator[set[str]]:
+    """Yield the strongly connected components, among the included nodes, that contain a cycle.
 
-    Kosaraju's two walks, without recursion: a flow may be a line of two thousand nodes.
+    Uses Kosaraju's two depth-first passes without recursion, because a flow may be a chain of 2,000
+    nodes.
     """
     forward = {
-        key: [to for to in _targets(node) if is_wanted(flow.nodes[to])]
+        key: [to for to in _targets(node) if is_included(flow.nodes[to])]
         for key, node in flow.nodes.items()
-        if is_wanted(node)
+        if is_included(node)
     }
     backward: dict[str, list[str]] = {key: [] for key in forward}
     for key, targets in forward.items():
         for target in targets:
             backward[target].append(key)
     seen: set[str] = set()
-    ended = [key for root in forward for key in _finish_order(root, forward, seen)]
+    finished = [key for root in forward for key in _finish_order(root, forward, seen)]
     seen.clear()
-    for root in reversed(ended):
-        part = set(_finish_order(root, backward, seen))
-        if len(part) > 1 or (part and root in forward[root]):
-            yield part
+    for root in reversed(finished):
+        component = set(_finish_order(root, backward, seen))
+        if len(component) > 1 or (component and root in forward[root]):
+            yield component
 
 
 def _finish_order(root: str, targets: Mapping[str, list[str]], seen: set[str]) -> list[str]:
-    """Depth first from `root`: the nodes that nobody saw before, in the order of leaving them."""
+    """Return the unseen nodes reachable from `root`, in depth-first finishing order."""
     if root in seen:
         return []
     seen.add(root)
-    ended: list[str] = []
+    finished: list[str] = []
     stack = [(root, iter(targets[root]))]
     while stack:
         key, rest = stack[-1]
-        fresh = next((to for to in rest if to not in seen), None)
-        if fresh is None:
+        unseen = next((to for to in rest if to not in seen), None)
+        if unseen is None:
             stack.pop()
-            ended.append(key)
+            finished.append(key)
         else:
-            seen.add(fresh)
-            stack.append((fresh, iter(targets[fresh])))
-    return ended
+            seen.add(unseen)
+            stack.append((unseen, iter(targets[unseen])))
+    return finished

@@ -1,4 +1,7 @@
-"""A flow as a Mermaid diagram. Keys are people's words: all but the plainest is escaped."""
+"""A flow as a Mermaid diagram.
+
+Keys come from users, so every character that is not known to be harmless is escaped.
+"""
 
 import re
 from collections.abc import Iterator
@@ -25,7 +28,7 @@ def to_mermaid(flow: Flow) -> str:
 
 
 def _flow_lines(flow: Flow, prefix: str, indent: str) -> Iterator[str]:
-    """Ids are made of numbers alone, so that no key can break out of its place."""
+    """Yield the lines of a flow. Ids are made of numbers, so that no key can break the syntax."""
     ids = {key: f"{prefix}{number}" for number, key in enumerate(flow.nodes)}
     yield f"{indent}{prefix}start(( )) --> {ids[flow.start]}"
     for node in flow.nodes.values():
@@ -50,4 +53,4 @@ def _node_lines(node: Node, node_id: str, indent: str) -> Iterator[str]:
 
 def _escape(text: str) -> str:
     cut = text if len(text) <= _LABEL_LENGTH_MAX else f"{text[:_LABEL_LENGTH_MAX]}…"
-    return "".join(one if _PLAIN.match(one) else f"#{ord(one)};" for one in cut)
+    return "".join(char if _PLAIN.match(char) else f"#{ord(char)};" for char in cut)

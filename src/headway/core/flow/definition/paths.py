@@ -1,7 +1,7 @@
-"""Paths: how a node points at a parameter, at the shared state, or at its input.
+"""Paths: references of a node to a parameter, to the shared state, or to its input.
 
-`$params.a.b`, `$shared.items[3].name`, `$input`, `$input.a`. Where a path is expected, a bare name
-is a key of the shared state. What is not there is null.
+Examples are `$params.a.b`, `$shared.items[3].name`, `$input` and `$input.a`. Where a path is
+expected, a bare name is a key of the shared state. A path to a missing value resolves to null.
 """
 
 import re
@@ -22,7 +22,7 @@ class Root(StrEnum):
 
 
 class PathScope(NamedTuple):
-    """What a path can point at."""
+    """The values that a path can refer to."""
 
     params: Mapping[str, Any]
     shared: Mapping[str, Any]
@@ -34,44 +34,44 @@ class Path:
     root: Root
     steps: tuple[str | int, ...]
     text: str
-    """As the definition has it."""
+    """The path as written in the definition."""
 
     @property
     def shared_key(self) -> str | None:
-        """The key of the shared state that it looks under, if it does."""
+        """The key of the shared state that the path begins with, or None."""
         first = self.steps[0] if self.root is Root.SHARED else None
         return first if isinstance(first, str) else None
 
     @property
     def exact_key(self) -> str | None:
-        """The key of the shared state that it is, and does not only look under."""
+        """The key of the shared state if the path is exactly that key, else None."""
         return self.shared_key if len(self.steps) == 1 else None
 
 
 class BadPath(ValueError):
-    """The text is no path; the message says why."""
+    """The text is not a path. The message is the problem."""
 
 
 def is_reference(text: str) -> bool:
-    """Whether a string in an expression points at something, and is not just itself."""
+    """Return whether a string in an expression is a path and not a literal."""
     return text.startswith(("$params.", "$shared.", "$input"))
 
 
 def parse_path(text: str) -> Path:
-    """A reference, or a bare name of the shared state; else BadPath."""
+    """Parse a reference or a bare name of the shared state. Raise BadPath if it is neither."""
     if len(text) > LENGTH_MAX:
-        raise BadPath(f"a path has at most {LENGTH_MAX:,} characters")
+        raise BadPath(f"has {len(text):,} characters; a path has at most {LENGTH_MAX:,}")
     if is_reference(text):
         return _parse_reference(text)
     if text.startswith("$"):
-        raise BadPath("a path begins with $params., $shared. or $input, or is a name without $")
+        raise BadPath("must begin with $params., $shared. or $input, or be a name without $")
     if not text:
-        raise BadPath("a path is not empty")
+        raise BadPath("must not be empty")
     return Path(Root.SHARED, (text,), text)
 
 
 def resolve(path: Path, scope: PathScope) -> Any:
-    """What `path` points at; None when there is nothing."""
+    """Return the value that `path` refers to, or None if there is none."""
     value: Any = scope.input
     if path.root is not Root.INPUT:
         value = scope.shared if path.root is Root.SHARED else scope.params
@@ -88,12 +88,15 @@ def _parse_reference(text: str) -> Path:
     steps: list[str | int] = []
     position = len(root)
     while position < len(text):
-        found = _STEP.match(text, position)
-        if found is None:
-            raise BadPath(f"cannot be read from character {position + 1} on")
-        name, number = found.groups()
+        match = _STEP.match(text, position)
+        if match is None:
+            raise BadPath(
+                f"is invalid from character {position + 1} on; write .name or [number]"
+                " for each step"
+            )
+        name, number = match.groups()
         steps.append(int(number) if name is None else name)
-        position = found.end()
+        position = match.end()
     if len(steps) > STEP_COUNT_MAX:
-        raise BadPath(f"a path has at most {STEP_COUNT_MAX} steps")
+        raise BadPath(f"has {len(steps)} steps; a path has at most {STEP_COUNT_MAX}")
     return Path(root, tuple(steps), text)

@@ -1,6 +1,6 @@
-"""Expressions: read once, when a flow is published, into a program for a small stack machine.
+"""Expressions, compiled when a flow is published into a program for a small stack machine.
 
-Neither reading nor evaluation recurses, so that no definition can exhaust the stack.
+Neither parsing nor evaluation recurses, so no definition can exhaust the stack.
 """
 
 import json
@@ -40,15 +40,15 @@ _NUMBER_LENGTH_MAX: Final = 400
 class Instruction(NamedTuple):
     operator: str
     operands: tuple[Any, ...]
-    """Of a leaf: paths and literals."""
+    """The paths and literals of a leaf."""
     arity: int
-    """Of `and`, `or` and `not`: how many results it takes from the stack."""
+    """How many results `and`, `or` and `not` take from the stack. 0 for a leaf."""
 
 
 @dataclass(frozen=True, slots=True)
 class Predicate:
     source: Any
-    """The expression as the definition has it."""
+    """The expression as written in the definition."""
     program: tuple[Instruction, ...]
 
     def evaluate(self, scope: PathScope) -> bool:
@@ -58,92 +58,106 @@ class Predicate:
             if not arity:
                 stack.append(_evaluate_leaf(instruction, scope))
                 continue
-            taken = stack[-arity:]
+            results = stack[-arity:]
             del stack[-arity:]
             match instruction.operator:
                 case "and":
-                    stack.append(all(taken))
+                    stack.append(all(results))
                 case "or":
-                    stack.append(any(taken))
+                    stack.append(any(results))
                 case _:
-                    stack.append(not taken[0])
+                    stack.append(not results[0])
         return stack[0]
 
 
-def parse_predicate(source: Any, place: str, report: Diagnostics) -> Predicate:
-    """The program of an expression. It is of use only when nothing was reported."""
-    backwards: list[Instruction] = []
-    waiting: list[tuple[Any, str, int]] = [(source, place, 1)]
+def parse_predicate(source: Any, path: str, diagnostics: Diagnostics) -> Predicate:
+    """Compile an expression. The result is usable only if no error was reported."""
+    reversed_program: list[Instruction] = []
+    pending: list[tuple[Any, str, int]] = [(source, path, 1)]
     node_count = 0
-    while waiting:
-        expression, where, depth = waiting.pop()
+    while pending:
+        expression, expression_path, depth = pending.pop()
         node_count += 1
         if node_count > NODE_COUNT_MAX:
-            report.add_error(place, f"has more than {NODE_COUNT_MAX:,} operators")
+            diagnostics.add_error(path, f"has more than {NODE_COUNT_MAX:,} operators; split it")
             break
         if depth > DEPTH_MAX:
-            report.add_error(where, f"is nested deeper than {DEPTH_MAX} operators")
+            diagnostics.add_error(
+                expression_path, f"is nested deeper than {DEPTH_MAX} operators; simplify it"
+            )
             continue
-        name, operand = _parse_operator(expression, where, report)
+        name, operand = _parse_operator(expression, expression_path, diagnostics)
         if name in _CONNECTIVES or name == "not":
-            inner = [operand] if name == "not" else _parse_list(name, operand, where, report)
-            inside = join_path(where, name)
-            for index, one in enumerate(inner):
-                at = inside if name == "not" else f"{inside}[{index}]"
-                waiting.append((one, at, depth + 1))
-            backwards.append(Instruction(name, (), len(inner)))
+            inner_expressions = (
+                [operand]
+                if name == "not"
+                else _parse_list(name, operand, expression_path, diagnostics)
+            )
+            operator_path = join_path(expression_path, name)
+            for index, inner_expression in enumerate(inner_expressions):
+                inner_path = operator_path if name == "not" else f"{operator_path}[{index}]"
+                pending.append((inner_expression, inner_path, depth + 1))
+            reversed_program.append(Instruction(name, (), len(inner_expressions)))
         elif name:
-            operands = _parse_leaf(name, operand, where, report)
-            backwards.append(Instruction(name, operands, 0))
-    # Each operator came before its operands; the machine wants it after them.
-    return Predicate(source, tuple(reversed(backwards)))
+            operands = _parse_leaf(name, operand, expression_path, diagnostics)
+            reversed_program.append(Instruction(name, operands, 0))
+    # Each operator was appended before its operands; the machine evaluates it after them.
+    return Predicate(source, tuple(reversed(reversed_program)))
 
 
-def _parse_operator(expression: Any, place: str, report: Diagnostics) -> tuple[str, Any]:
+def _parse_operator(expression: Any, path: str, diagnostics: Diagnostics) -> tuple[str, Any]:
     if not isinstance(expression, dict) or len(expression) != 1:
-        report.add_error(place, 'must be an object with one operator, such as {"eq": [a, b]}')
+        diagnostics.add_error(path, 'must be an object with one operator, such as {"eq": [a, b]}')
         return "", None
     [(name, operand)] = expression.items()
     if name not in OPERATORS:
-        report.add_error(
-            place, f"has no operator {quote_text(name)}; there is {', '.join(OPERATORS)}"
+        diagnostics.add_error(
+            path, f"has the unknown operator {quote_text(name)}; use one of: {', '.join(OPERATORS)}"
         )
         return "", None
     return name, operand
 
 
-def _parse_list(name: str, operand: Any, place: str, report: Diagnostics) -> list[Any]:
+def _parse_list(name: str, operand: Any, path: str, diagnostics: Diagnostics) -> list[Any]:
     if isinstance(operand, list) and operand:
         return operand
-    report.add_error(join_path(place, name), "must be a list of one expression or more")
+    diagnostics.add_error(join_path(path, name), "must be a list of at least one expression")
     return []
 
 
-def _parse_leaf(name: str, operand: Any, place: str, report: Diagnostics) -> tuple[Any, ...]:
-    place = join_path(place, name)
+def _parse_leaf(name: str, operand: Any, path: str, diagnostics: Diagnostics) -> tuple[Any, ...]:
+    path = join_path(path, name)
     if name == "exists":
         if not isinstance(operand, str) or not is_reference(operand):
-            report.add_error(place, "must be a path that begins with $params., $shared. or $input")
+            diagnostics.add_error(
+                path, "must be a path that begins with $params., $shared. or $input"
+            )
             return ()
-        return (_parse_operand(operand, place, report),)
+        return (_parse_operand(operand, path, diagnostics),)
     if not isinstance(operand, list) or len(operand) != 2:
-        report.add_error(place, "must be a list of two values")
+        diagnostics.add_error(path, "must be a list of two values")
         return ()
-    return tuple(_parse_operand(one, f"{place}[{at}]", report) for at, one in enumerate(operand))
+    return tuple(
+        _parse_operand(value, f"{path}[{index}]", diagnostics)
+        for index, value in enumerate(operand)
+    )
 
 
-def _parse_operand(value: Any, place: str, report: Diagnostics) -> Any:
+def _parse_operand(value: Any, path: str, diagnostics: Diagnostics) -> Any:
     if not isinstance(value, str) or not is_reference(value):
         return value
     try:
         return parse_path(value)
     except BadPath as error:
-        report.add_error(place, str(error))
+        diagnostics.add_error(path, str(error))
         return None
 
 
 def _evaluate_leaf(instruction: Instruction, scope: PathScope) -> bool:
-    values = [resolve(one, scope) if isinstance(one, Path) else one for one in instruction.operands]
+    values = [
+        resolve(operand, scope) if isinstance(operand, Path) else operand
+        for operand in instruction.operands
+    ]
     match instruction.operator:
         case "exists":
             return values[0] is not None
@@ -172,7 +186,7 @@ def compare(name: str, left: Any, right: Any) -> bool:
 def _is_member(value: Any, collection: Any) -> bool:
     match collection:
         case list():
-            return any(compare("eq", value, one) for one in collection)
+            return any(compare("eq", value, member) for member in collection)
         case str() | dict():
             is_single = value is not None and not isinstance(value, list | dict)
             return is_single and _as_text(value) in collection
@@ -187,10 +201,10 @@ def _as_number(value: Any) -> int | float | None:
         return value
     if not isinstance(value, str) or len(value) > _NUMBER_LENGTH_MAX:
         return None
-    found = _NUMBER.match(value)
-    if found is None:
+    match = _NUMBER.match(value)
+    if match is None:
         return None
-    if found.lastindex is None:
+    if match.lastindex is None:
         return int(value)
     number = float(value)
     return number if math.isfinite(number) else None
@@ -201,14 +215,17 @@ def _as_text(value: Any) -> str:
 
 
 def _normalize_numbers(value: Any) -> Any:
-    """2.0 as 2, within lists and objects too. Documents are never deep, so this may recurse."""
+    """Replace 2.0 by 2, also within lists and objects.
+
+    This may recurse, because the depth of documents is limited.
+    """
     match value:
         case float():
             return int(value) if value.is_integer() else value
         case list():
-            return [_normalize_numbers(one) for one in value]
+            return [_normalize_numbers(item) for item in value]
         case dict():
-            return {name: _normalize_numbers(one) for name, one in value.items()}
+            return {name: _normalize_numbers(member) for name, member in value.items()}
         case _:
             return value
 

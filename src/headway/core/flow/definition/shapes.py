@@ -1,7 +1,7 @@
-"""The shapes that the fields of a definition have: how one is read, written, and told to an editor.
+"""The shapes of definition fields: how to parse, write and describe each of them.
 
-Reading reports every fault with its place and then answers something of no use: a definition with a
-fault is refused as a whole.
+A shape reports every error with its path and then returns a placeholder: a definition with an error
+is refused as a whole.
 """
 
 from collections.abc import Container, Iterator, Mapping
@@ -25,94 +25,97 @@ EXEC_TYPE: Final = "http"
 
 
 class Shape(Protocol):
-    def parse(self, value: Any, place: str, report: Diagnostics) -> Any: ...
+    def parse(self, value: Any, path: str, diagnostics: Diagnostics) -> Any: ...
 
     def to_json(self, value: Any) -> Any:
-        """JSON that is read as the same value."""
+        """Return JSON that parses to the same value."""
         ...
 
     def schema(self) -> JsonSchema: ...
 
 
 def iter_members(
-    value: Any, fields: Container[str], place: str, report: Diagnostics
+    value: Any, fields: Container[str], path: str, diagnostics: Diagnostics
 ) -> Iterator[tuple[str, Any]]:
-    """The fields that are set, under their own names.
+    """Yield the fields that are set, under their canonical names.
 
-    Names are matched whatever their case, and null or an empty text is as good as nothing: so do
-    the clients that write definitions. An unknown field is a warning, unless it would change what
-    the definition means.
+    Names are matched in any case, and null or an empty text counts as absent, because clients write
+    definitions that way. An unknown field is a warning, unless it would change the meaning of the
+    definition.
     """
     if not isinstance(value, dict):
-        report.add_error(place, "must be an object")
+        diagnostics.add_error(path, "must be an object")
         return
     seen: set[str] = set()
-    for name, one in value.items():
-        known = name if name in fields else name.lower()
-        if known not in fields:
-            _report_unknown(name, one, place, report)
-        elif known in seen:
-            report.add_error(
-                join_path(place, name), f"comes twice, in two spellings of {quote_text(known)}"
+    for name, member in value.items():
+        field = name if name in fields else name.lower()
+        if field not in fields:
+            _report_unknown(name, member, path, diagnostics)
+        elif field in seen:
+            diagnostics.add_error(
+                join_path(path, name),
+                f"repeats the field {quote_text(field)} in another case; remove one of the two",
             )
         else:
-            seen.add(known)
-            if one is not None and one != "":
-                yield known, one
+            seen.add(field)
+            if member is not None and member != "":
+                yield field, member
 
 
-def _report_unknown(name: str, value: Any, place: str, report: Diagnostics) -> None:
-    """Refuse a field of another dialect that would change the meaning; warn of any other (R5.15).
+def _report_unknown(name: str, value: Any, path: str, diagnostics: Diagnostics) -> None:
+    """Refuse a field of another dialect that would change the meaning; warn about others.
 
-    An empty value has no effect: some clients always write these fields, as null or an empty list.
+    An empty value has no effect: some clients always write these fields, as null or an empty list
+    (R5.15).
     """
     lowered = name.lower()
     if lowered not in UNSUPPORTED_FIELDS and not lowered.endswith(UNSUPPORTED_SUFFIX):
-        report.add_unknown_field(join_path(place, name))
+        diagnostics.add_unknown_field(join_path(path, name))
     elif value in (None, "", [], {}) or (lowered == "exec_type" and value == EXEC_TYPE):
         return
     elif lowered == "exec_type":
         problem = f"must be {quote_text(EXEC_TYPE)}: headway calls workers over HTTP only"
-        report.add_error(join_path(place, name), problem)
+        diagnostics.add_error(join_path(path, name), problem)
     else:
-        report.add_error(
-            join_path(place, name), "is not supported, and would change what the flow does"
+        diagnostics.add_error(
+            join_path(path, name),
+            "is not supported and would change the meaning of the flow; remove it",
         )
 
 
 @dataclass(frozen=True, slots=True)
 class Text:
     is_shared_key: bool = False
-    """Whether it is a key of the shared state that is written."""
+    """Set for a key of the shared state that the node writes."""
 
-    def parse(self, value: Any, place: str, report: Diagnostics) -> str:
+    def parse(self, value: Any, path: str, diagnostics: Diagnostics) -> str:
         if not isinstance(value, str):
-            report.add_error(place, "must be text")
+            diagnostics.add_error(path, "must be text")
             return ""
         if len(value) > NAME_LENGTH_MAX:
-            report.add_error(
-                place, f"has {len(value):,} characters; the limit is {NAME_LENGTH_MAX}"
+            diagnostics.add_error(
+                path, f"has {len(value):,} characters; the limit is {NAME_LENGTH_MAX}"
             )
         elif self.is_shared_key and (problem := key_problem(value)) is not None:
-            report.add_error(place, problem)
+            diagnostics.add_error(path, problem)
         return value
 
     def to_json(self, value: str) -> str:
         return value
 
     def schema(self) -> JsonSchema:
-        told: JsonSchema = {"type": "string", "maxLength": NAME_LENGTH_MAX}
-        return told | ({"not": {"const": RESERVED_KEY}} if self.is_shared_key else {})
+        schema: JsonSchema = {"type": "string", "maxLength": NAME_LENGTH_MAX}
+        return schema | ({"not": {"const": RESERVED_KEY}} if self.is_shared_key else {})
 
 
 @dataclass(frozen=True, slots=True)
 class Count:
     maximum: int
 
-    def parse(self, value: Any, place: str, report: Diagnostics) -> int:
+    def parse(self, value: Any, path: str, diagnostics: Diagnostics) -> int:
         is_whole = isinstance(value, int) or (isinstance(value, float) and value.is_integer())
         if isinstance(value, bool) or not is_whole or not 0 <= value <= self.maximum:
-            report.add_error(place, f"must be a whole number from 0 to {self.maximum:,}")
+            diagnostics.add_error(path, f"must be a whole number from 0 to {self.maximum:,}")
             return 0
         return int(value)
 
@@ -125,9 +128,9 @@ class Count:
 
 @dataclass(frozen=True, slots=True)
 class Flag:
-    def parse(self, value: Any, place: str, report: Diagnostics) -> bool:
+    def parse(self, value: Any, path: str, diagnostics: Diagnostics) -> bool:
         if not isinstance(value, bool):
-            report.add_error(place, "must be true or false")
+            diagnostics.add_error(path, "must be true or false")
         return value is True
 
     def to_json(self, value: bool) -> bool:
@@ -141,29 +144,29 @@ class Flag:
 class EnumValue:
     enum: type[StrEnum]
 
-    def parse(self, value: Any, place: str, report: Diagnostics) -> StrEnum | None:
+    def parse(self, value: Any, path: str, diagnostics: Diagnostics) -> StrEnum | None:
         if isinstance(value, str) and value in set(self.enum):
             return self.enum(value)
-        report.add_error(place, f"must be one of: {', '.join(self.enum)}")
+        diagnostics.add_error(path, f"must be one of: {', '.join(self.enum)}")
         return None
 
     def to_json(self, value: StrEnum) -> str:
         return value.value
 
     def schema(self) -> JsonSchema:
-        return {"enum": [word.value for word in self.enum]}
+        return {"enum": [member.value for member in self.enum]}
 
 
 @dataclass(frozen=True, slots=True)
 class PathText:
-    def parse(self, value: Any, place: str, report: Diagnostics) -> Path | None:
+    def parse(self, value: Any, path: str, diagnostics: Diagnostics) -> Path | None:
         if not isinstance(value, str):
-            report.add_error(place, "must be a path, as text")
+            diagnostics.add_error(path, "must be a path, written as text")
             return None
         try:
             return parse_path(value)
         except BadPath as error:
-            report.add_error(place, str(error))
+            diagnostics.add_error(path, str(error))
             return None
 
     def to_json(self, value: Path) -> str:
@@ -175,12 +178,12 @@ class PathText:
 
 @dataclass(frozen=True, slots=True)
 class NameOrPath:
-    """A name in the output or the shared state; or a path, which begins with `$`."""
+    """A name in the output or the shared state, or a path, which begins with `$`."""
 
-    def parse(self, value: Any, place: str, report: Diagnostics) -> str:
-        text = Text().parse(value, place, report)
+    def parse(self, value: Any, path: str, diagnostics: Diagnostics) -> str:
+        text = Text().parse(value, path, diagnostics)
         if text.startswith("$"):
-            PathText().parse(text, place, report)
+            PathText().parse(text, path, diagnostics)
         return text
 
     def to_json(self, value: str) -> str:
@@ -192,10 +195,10 @@ class NameOrPath:
 
 @dataclass(frozen=True, slots=True)
 class AnyObject:
-    def parse(self, value: Any, place: str, report: Diagnostics) -> Mapping[str, Any]:
+    def parse(self, value: Any, path: str, diagnostics: Diagnostics) -> Mapping[str, Any]:
         if isinstance(value, dict):
             return value
-        report.add_error(place, "must be an object")
+        diagnostics.add_error(path, "must be an object")
         return {}
 
     def to_json(self, value: Mapping[str, Any]) -> dict[str, Any]:
@@ -207,22 +210,27 @@ class AnyObject:
 
 @dataclass(frozen=True, slots=True)
 class ListOf:
-    """A list of one shape."""
+    """A list whose items have one shape."""
 
     item: Shape
     count_max: int
 
-    def parse(self, value: Any, place: str, report: Diagnostics) -> tuple[Any, ...]:
+    def parse(self, value: Any, path: str, diagnostics: Diagnostics) -> tuple[Any, ...]:
         if not isinstance(value, list):
-            report.add_error(place, "must be a list")
+            diagnostics.add_error(path, "must be a list")
             return ()
         if len(value) > self.count_max:
-            report.add_error(place, f"has {len(value):,} members; the limit is {self.count_max:,}")
+            diagnostics.add_error(
+                path, f"has {len(value):,} members; the limit is {self.count_max:,}"
+            )
             return ()
-        return tuple(self.item.parse(one, f"{place}[{at}]", report) for at, one in enumerate(value))
+        return tuple(
+            self.item.parse(item, f"{path}[{index}]", diagnostics)
+            for index, item in enumerate(value)
+        )
 
     def to_json(self, value: tuple[Any, ...]) -> list[Any]:
-        return [self.item.to_json(one) for one in value]
+        return [self.item.to_json(item) for item in value]
 
     def schema(self) -> JsonSchema:
         return {"type": "array", "items": self.item.schema(), "maxItems": self.count_max}
@@ -230,46 +238,46 @@ class ListOf:
 
 @dataclass(frozen=True, slots=True)
 class MapOf:
-    """An object whose names are free, and whose members have one shape."""
+    """An object with arbitrary names, whose members have one shape."""
 
     item: Shape
     has_shared_keys: bool = False
-    """Whether its names are keys of the shared state that are written."""
+    """Set if the names are keys of the shared state that the node writes."""
 
-    def parse(self, value: Any, place: str, report: Diagnostics) -> dict[str, Any]:
+    def parse(self, value: Any, path: str, diagnostics: Diagnostics) -> dict[str, Any]:
         if not isinstance(value, dict):
-            report.add_error(place, "must be an object")
+            diagnostics.add_error(path, "must be an object")
             return {}
         for name in value if self.has_shared_keys else ():
-            Text(is_shared_key=True).parse(name, join_path(place, name), report)
+            Text(is_shared_key=True).parse(name, join_path(path, name), diagnostics)
         return {
-            name: self.item.parse(one, join_path(place, name), report)
-            for name, one in value.items()
+            name: self.item.parse(member, join_path(path, name), diagnostics)
+            for name, member in value.items()
         }
 
     def to_json(self, value: Mapping[str, Any]) -> dict[str, Any]:
-        return {name: self.item.to_json(one) for name, one in value.items()}
+        return {name: self.item.to_json(member) for name, member in value.items()}
 
     def schema(self) -> JsonSchema:
-        told: JsonSchema = {"type": "object", "additionalProperties": self.item.schema()}
-        return told | (
+        schema: JsonSchema = {"type": "object", "additionalProperties": self.item.schema()}
+        return schema | (
             {"propertyNames": Text(is_shared_key=True).schema()} if self.has_shared_keys else {}
         )
 
 
 @dataclass(frozen=True, slots=True)
 class ErrorActions:
-    """One action for every error, or an action for each error's text."""
+    """One action for every error, or a map from error texts to actions."""
 
-    def parse(self, value: Any, place: str, report: Diagnostics) -> Mapping[str, str]:
+    def parse(self, value: Any, path: str, diagnostics: Diagnostics) -> Mapping[str, str]:
         if isinstance(value, str):
-            return {ANY_ERROR: Text().parse(value, place, report)}
+            return {ANY_ERROR: Text().parse(value, path, diagnostics)}
         if isinstance(value, dict):
             return {
-                error: Text().parse(action, join_path(place, error), report)
+                error: Text().parse(action, join_path(path, error), diagnostics)
                 for error, action in value.items()
             }
-        report.add_error(place, "must be an action, or an object that gives errors their actions")
+        diagnostics.add_error(path, "must be an action, or an object that maps errors to actions")
         return {}
 
     def to_json(self, value: Mapping[str, str]) -> Any:
@@ -282,20 +290,22 @@ class ErrorActions:
 
 @dataclass(frozen=True, slots=True)
 class CaseShape:
-    def parse(self, value: Any, place: str, report: Diagnostics) -> ChoiceCase | None:
+    def parse(self, value: Any, path: str, diagnostics: Diagnostics) -> ChoiceCase | None:
         if not isinstance(value, dict):
-            report.add_error(place, "must be an object with `action` and `expr`")
+            diagnostics.add_error(path, "must be an object with `action` and `expr`")
             return None
-        value = dict(iter_members(value, {"action", "expr"}, place, report))
+        value = dict(iter_members(value, {"action", "expr"}, path, diagnostics))
         action = value.get("action")
         if not isinstance(action, str) or not action:
-            report.add_error(join_path(place, "action"), "must be the name of an action")
+            diagnostics.add_error(join_path(path, "action"), "must be the name of an action")
             action = ""
-        Text().parse(action, join_path(place, "action"), report)
+        Text().parse(action, join_path(path, "action"), diagnostics)
         if "expr" not in value:
-            report.add_error(join_path(place, "expr"), "is missing")
+            diagnostics.add_error(join_path(path, "expr"), "is missing; a case needs an expression")
             return None
-        return ChoiceCase(action, parse_predicate(value["expr"], join_path(place, "expr"), report))
+        return ChoiceCase(
+            action, parse_predicate(value["expr"], join_path(path, "expr"), diagnostics)
+        )
 
     def to_json(self, value: ChoiceCase) -> dict[str, Any]:
         return {"action": value.action, "expr": value.expr.source}

@@ -4,15 +4,16 @@ A branch is tried `1 + max_retries` times. Within a try, up to `max_attempts` wo
 every live one if that is 0. Each finished try is a node run, so that after a crash the node runs
 show which branches are done and which try is next.
 
-After any failure of a worker the next one is called: an error that it reported, an answer that
-could not be read, or a connection that was lost in the middle of the call. In the last case the
-worker may have done its work, and the next worker does it again: calls are made at least once.
+After any failure of a worker the next one is called: after an error that it reported, an invalid
+response, or a connection that was lost during the call. In the last case the worker may have done
+its work, and the next worker does it again: calls are made at least once.
 """
 
 from heapq import heappop, heappush
 from typing import Any, Final
 
 from headway.core.flow.definition.definition import Kind, Node, ParallelMode
+from headway.core.flow.definition.diagnostics import Diagnostics
 from headway.core.flow.engine.effects import (
     CallFlow,
     CallFunction,
@@ -20,35 +21,36 @@ from headway.core.flow.engine.effects import (
     Effect,
 )
 from headway.core.flow.engine.inputs import Answered, CalleeUnavailable, Failed, WorkerRef
-from headway.core.flow.engine.node_handler import NodeHandler
+from headway.core.flow.engine.node_handler import NodeHandler, require_text
 from headway.core.flow.engine.state import Branch, Frame, NodeRunStatus
 from headway.core.flow.engine.step_context import MILLISECOND, StepContext, has_prep
 from headway.core.ids import SECOND_US, Instant
 
 TIMEOUT: Final = "timeout"
 UNSPECIFIED_ERROR: Final = "failed"
-"""For a failure that does not say why."""
+"""The error of a failure without a text."""
 ERROR_LENGTH_MAX: Final = 4_000
 ANOTHER_FAILED: Final = "another branch failed"
 WORKER_COUNT_MAX: Final = 1_000
 """How many workers are called at most within a try without `max_attempts`."""
 OPEN_COUNT_DEFAULT: Final = 100
-"""How many branches are open at once in a concurrent node that does not say."""
+"""How many branches are open at once in a concurrent node without `max_parallel`."""
 RETRY_PAUSE_US_MIN: Final = SECOND_US
+"""The shortest pause before a call without a callee is tried again."""
 RETRY_PAUSE_US_MAX: Final = 10 * SECOND_US
-"""How long a call that nobody could make rests, at least and at most, until it is tried again."""
+"""The longest pause before a call without a callee is tried again."""
 
 
 class CallHandler(NodeHandler):
-    """What the kinds that call have in common; each says what its branches are."""
+    """The common part of the kinds that make calls. Each kind defines its branches."""
 
     def resolve_branches(self, frame: Frame) -> None:
-        """Find the branches in the node and its input. ValueError says why there are none."""
+        """Derive the branches from the node and its input. Raise ValueError if there are none."""
         raise NotImplementedError
 
     def finish_branch(
         self,
-        walk: StepContext,
+        context: StepContext,
         frame: Frame,
         branch: Branch,
         *,
@@ -56,159 +58,171 @@ class CallHandler(NodeHandler):
         error: str,
         worker: WorkerRef | None,
     ) -> None:
-        """A branch is decided: record it, and go on."""
+        """Record a branch that is decided, and continue."""
         raise NotImplementedError
 
-    def enter(self, walk: StepContext, frame: Frame) -> None:
+    def enter(self, context: StepContext, frame: Frame) -> None:
         try:
             self.resolve_branches(frame)
         except ValueError as error:
-            walk.fail_try(frame, str(error), is_final=True)
+            context.fail_try(frame, str(error), is_final=True)
             return
         if frame.branch_count:
-            self.launch_branches(walk, frame)
+            self.launch_branches(context, frame)
         else:
-            self.handle_no_branches(walk, frame)
+            self.handle_no_branches(context, frame)
 
-    def handle_no_branches(self, walk: StepContext, frame: Frame) -> None:
+    def handle_no_branches(self, context: StepContext, frame: Frame) -> None:
         raise NotImplementedError
 
-    def handle_wake(self, walk: StepContext, frame: Frame) -> None:
-        """Call what is to be called by now, and give up what has taken too long."""
-        alarms = frame.alarms  # The frame has others once the node is over.
-        while alarms and alarms[0][0] <= walk.now and frame.alarms is alarms:
+    def handle_wake(self, context: StepContext, frame: Frame) -> None:
+        """Make the calls that are due, and abandon those past their deadline."""
+        alarms = frame.alarms  # Replaced when the node ends, which stops the loop.
+        while alarms and alarms[0][0] <= context.now and frame.alarms is alarms:
             at, index = heappop(alarms)
             branch = frame.open_branches.get(index)
             if branch is None or branch.alarm_at != at:
                 continue
-            if branch.deadline_at is not None and branch.deadline_at <= walk.now:
-                walk.cancel_call(frame, branch)
+            if branch.deadline_at is not None and branch.deadline_at <= context.now:
+                context.cancel_call(frame, branch)
                 if branch.is_issued:
-                    self._end_wait(walk, frame, frame.service_of(branch))
-                self._fail_branch_try(walk, frame, branch, TIMEOUT)
+                    self._end_wait(context, frame, frame.service_of(branch))
+                self._fail_branch_try(context, frame, branch, TIMEOUT)
             else:
-                self._call(walk, frame, branch)
+                self._call(context, frame, branch)
 
-    def launch_branches(self, walk: StepContext, frame: Frame) -> None:
-        """Start branches, as many as may be open at once."""
+    def launch_branches(self, context: StepContext, frame: Frame) -> None:
+        """Start branches up to the number that may be open at once."""
         limit = open_count_max(frame.node)
         while frame.launched_count < frame.branch_count and len(frame.open_branches) < limit:
             index = frame.launched_count
             frame.launched_count += 1
             branch = Branch(index, make_call_id(frame, index, try_no=1, attempt=1))
             frame.open_branches[index] = branch
-            self._call(walk, frame, branch)
+            self._call(context, frame, branch)
 
-    # What comes back.
+    # Outcomes of calls.
 
-    def handle_answer(self, walk: StepContext, frame: Frame, answer: Answered) -> bool:
-        """False when nobody waits for it."""
+    def handle_answer(self, context: StepContext, frame: Frame, answer: Answered) -> bool:
+        """Apply the result of a call. Return False if no branch waits for it."""
         branch = find_branch(frame, answer.call_id)
         if branch is None:
             return False
         del frame.open_branches[branch.index]
-        self._end_wait(walk, frame, frame.service_of(branch))
+        self._end_wait(context, frame, frame.service_of(branch))
         frame.results[branch.index] = answer.result
         self.finish_branch(
-            walk, frame, branch, output=answer.result, error="", worker=answer.worker
+            context, frame, branch, output=answer.result, error="", worker=answer.worker
         )
         return True
 
     def handle_failure(
-        self, walk: StepContext, frame: Frame, failure: Failed, *, is_unavailable: bool = False
+        self, context: StepContext, frame: Frame, failure: Failed, *, is_unavailable: bool = False
     ) -> bool:
-        """Return False if no call waits for it. `is_untaken` if no worker has begun the call."""
+        """Apply the failure of a call. Return False if no branch waits for it.
+
+        `is_unavailable` means that no worker has begun the call.
+        """
         branch = find_branch(frame, failure.call_id)
         if branch is None:
             return False
         node = frame.node
         error, worker = failure.error[:ERROR_LENGTH_MAX] or UNSPECIFIED_ERROR, failure.worker
         if worker is not None and not is_unavailable:
-            self._end_wait(walk, frame, frame.service_of(branch))
+            self._end_wait(context, frame, frame.service_of(branch))
         is_last = failure.is_final or failure.is_last_worker or is_unavailable or frame.is_stopped
         if worker is None and branch.error:
-            # The error of the last worker is more useful than that no other worker is left.
+            # The error of the last worker is more useful than that no worker is left.
             error, worker = branch.error, branch.worker
         elif worker is not None and not is_last and _may_try_another_worker(node, branch):
             branch.excluded = (*branch.excluded, worker.id)
             branch.error, branch.worker = error, worker
             branch.attempt += 1
             frame.has_tried_another_worker = True
-            self._schedule_call(walk, frame, branch, node.attempt_delay_ms)
+            self._schedule_call(context, frame, branch, node.attempt_delay_ms)
             return True
-        self._fail_branch_try(walk, frame, branch, error, worker=worker, is_final=failure.is_final)
+        self._fail_branch_try(
+            context, frame, branch, error, worker=worker, is_final=failure.is_final
+        )
         return True
 
-    def handle_unavailable(self, walk: StepContext, frame: Frame, call: CalleeUnavailable) -> bool:
-        """Put it off, each time for about as long as it has been waited for; its time runs on."""
+    def handle_unavailable(
+        self, context: StepContext, frame: Frame, call: CalleeUnavailable
+    ) -> bool:
+        """Postpone the call, each time for about as long as it has waited so far.
+
+        The time limit of the try keeps running. Return False if no branch waits for the call.
+        """
         branch = find_branch(frame, call.call_id)
         if branch is None:
             return False
         if not frame.node.function:
-            return self._await_worker(walk, frame, branch, call)
+            return self._await_worker(context, frame, branch, call)
         if branch.started_at is None:
             return False
         if frame.is_stopped:
-            self._fail_branch_try(walk, frame, branch, call.error, is_final=True)
+            self._fail_branch_try(context, frame, branch, call.error, is_final=True)
             return True
         self._pause_call(
-            frame, branch, Instant(walk.now + retry_pause_us(walk.now - branch.started_at))
+            frame, branch, Instant(context.now + retry_pause_us(context.now - branch.started_at))
         )
         return True
 
-    def handle_offer(self, walk: StepContext, frame: Frame, service: str) -> bool:
+    def handle_offer(self, context: StepContext, frame: Frame, service: str) -> bool:
         """Make the calls that wait for this service. Return False if there are none."""
-        waiting = [one for one in frame.open_branches.values() if one.awaited_service == service]
+        waiting = [
+            branch for branch in frame.open_branches.values() if branch.awaited_service == service
+        ]
         for branch in waiting:
-            self._call(walk, frame, branch)
+            self._call(context, frame, branch)
         if waiting:
-            self._end_wait(walk, frame, service)
+            self._end_wait(context, frame, service)
         return bool(waiting)
 
-    def _end_wait(self, walk: StepContext, frame: Frame, service: str) -> None:
-        """Let the next wait for the service have its whole time, as it has a worker.
+    def _end_wait(self, context: StepContext, frame: Frame, service: str) -> None:
+        """Give the next wait for the service its full time, because it has a worker.
 
-        If other calls still rest, their wait begins again now.
+        If other calls still wait for it, their wait begins again now.
         """
         if service not in frame.missing_since:
             return
         if any(
-            one.is_awaiting_callee and frame.service_of(one) == service
-            for one in frame.open_branches.values()
+            branch.is_awaiting_callee and frame.service_of(branch) == service
+            for branch in frame.open_branches.values()
         ):
-            frame.missing_since[service] = walk.now
+            frame.missing_since[service] = context.now
         else:
             del frame.missing_since[service]
 
     def _await_worker(
-        self, walk: StepContext, frame: Frame, branch: Branch, call: CalleeUnavailable
+        self, context: StepContext, frame: Frame, branch: Branch, call: CalleeUnavailable
     ) -> bool:
         """Wait for a worker if the flow's policy allows it and time is left, else fail.
 
         Without any live worker the call waits until one registers. A worker that is registered but
-        cannot be reached is called again after a pause, for as long as the wait lasts. The time of
-        a try begins when a worker accepts the call; the wait has its own limit.
+        cannot be reached is called again after a pause, until the wait ends. The time limit of a
+        try begins when a worker accepts the call; the wait has its own limit.
         """
         flow = frame.flow
         may_wait = flow.fails_on_error and flow.worker_wait_ms and not frame.is_stopped
         failure = Failed(call.call_id, call.error, call.worker)
         if not may_wait or branch.excluded:
-            return self.handle_failure(walk, frame, failure, is_unavailable=True)
+            return self.handle_failure(context, frame, failure, is_unavailable=True)
         service = frame.service_of(branch)
-        since = frame.missing_since.setdefault(service, walk.now)
+        since = frame.missing_since.setdefault(service, context.now)
         until = Instant(since + flow.worker_wait_ms * MILLISECOND)
-        if walk.now >= until:
+        if context.now >= until:
             branch.started_at = since
             if call.worker is None:
-                waited = f"none offered {service!r} within {flow.worker_wait_ms / 1_000:g} s"
-                failure = failure._replace(error=f"{call.error}: {waited}")
-            return self.handle_failure(walk, frame, failure, is_unavailable=True)
+                detail = f"none offered {service!r} within {flow.worker_wait_ms / 1_000:g} s"
+                failure = failure._replace(error=f"{call.error}: {detail}")
+            return self.handle_failure(context, frame, failure, is_unavailable=True)
         branch.started_at = branch.deadline_at = None
         if call.worker is None:
             branch.awaited_service = service
             self._pause_call(frame, branch, until)
         else:
-            again_at = Instant(walk.now + retry_pause_us(walk.now - since))
+            again_at = Instant(context.now + retry_pause_us(context.now - since))
             self._pause_call(frame, branch, min(again_at, until))
         return True
 
@@ -220,7 +234,7 @@ class CallHandler(NodeHandler):
 
     def _fail_branch_try(
         self,
-        walk: StepContext,
+        context: StepContext,
         frame: Frame,
         branch: Branch,
         error: str,
@@ -228,14 +242,14 @@ class CallHandler(NodeHandler):
         worker: WorkerRef | None = None,
         is_final: bool = False,
     ) -> None:
-        """This try of the branch is lost."""
+        """Fail this try of the branch, and schedule the next one if a retry is left."""
         node = frame.node
         if branch.try_no > node.max_retries or is_final or frame.is_stopped:
             del frame.open_branches[branch.index]
             frame.errors[branch.index] = error
-            self.finish_branch(walk, frame, branch, output=None, error=error, worker=worker)
+            self.finish_branch(context, frame, branch, output=None, error=error, worker=worker)
             return
-        walk.record(
+        context.record(
             frame, NodeRunStatus.ERROR, error=error, branch=branch, worker=worker, is_settled=False
         )
         branch.try_no += 1
@@ -245,65 +259,67 @@ class CallHandler(NodeHandler):
         branch.started_at = branch.deadline_at = None
         branch.is_awaiting_callee = False
         branch.awaited_service = ""
-        self._schedule_call(walk, frame, branch, node.wait_ms)
+        self._schedule_call(context, frame, branch, node.wait_ms)
 
-    def abandon_waiting_calls(self, walk: StepContext, frame: Frame) -> None:
-        """What waits to be called again is not called any more.
+    def abandon_waiting_calls(self, context: StepContext, frame: Frame) -> None:
+        """Cancel the branches that wait to be called again.
 
-        After a crash, what is to be called at once may be under way already, and is waited for.
+        After a crash, a call that is due at once may already be in flight, so it is not abandoned.
         """
         for branch in list(frame.open_branches.values()):
-            is_idle = not branch.is_issued
-            if branch.call_at is not None and (is_idle or branch.call_at >= walk.now):
+            is_unissued = not branch.is_issued
+            if branch.call_at is not None and (is_unissued or branch.call_at >= context.now):
                 del frame.open_branches[branch.index]
-                walk.record(frame, NodeRunStatus.CANCELED, error=ANOTHER_FAILED, branch=branch)
+                context.record(frame, NodeRunStatus.CANCELED, error=ANOTHER_FAILED, branch=branch)
                 frame.errors[branch.index] = ANOTHER_FAILED
 
-    # What goes out.
+    # Calls to make.
 
     def _schedule_call(
-        self, walk: StepContext, frame: Frame, branch: Branch, delay_ms: int
+        self, context: StepContext, frame: Frame, branch: Branch, delay_ms: int
     ) -> None:
         branch.call_id = make_call_id(
             frame, branch.index, try_no=branch.try_no, attempt=branch.attempt
         )
         if delay_ms:
             branch.is_issued = False
-            branch.call_at = Instant(walk.now + delay_ms * MILLISECOND)
+            branch.call_at = Instant(context.now + delay_ms * MILLISECOND)
             self.set_alarm(frame, branch)
         else:
-            self._call(walk, frame, branch)
+            self._call(context, frame, branch)
 
-    def _call(self, walk: StepContext, frame: Frame, branch: Branch) -> None:
+    def _call(self, context: StepContext, frame: Frame, branch: Branch) -> None:
         branch.call_at = None
         branch.is_issued = True
         branch.is_awaiting_callee = False
         branch.awaited_service = ""
         if branch.started_at is None:
-            branch.started_at = walk.now
+            branch.started_at = context.now
             timeout_ms = frame.node.timeout_ms
             if timeout_ms:
-                branch.deadline_at = Instant(walk.now + timeout_ms * MILLISECOND)
+                branch.deadline_at = Instant(context.now + timeout_ms * MILLISECOND)
         self.set_alarm(frame, branch)
-        walk.result.effects.append(self._build_effect(frame, branch))
+        context.result.effects.append(self._build_effect(frame, branch))
 
     def set_alarm(self, frame: Frame, branch: Branch) -> None:
-        rings_at = branch.alarm_at
-        if rings_at is not None:
-            heappush(frame.alarms, (rings_at, branch.index))
+        alarm_at = branch.alarm_at
+        if alarm_at is not None:
+            heappush(frame.alarms, (alarm_at, branch.index))
 
     def _build_effect(self, frame: Frame, branch: Branch) -> Effect:
         node = frame.node
-        given = frame.input_of(branch)
+        call_input = frame.input_of(branch)
         if node.flow:
-            is_given = node.kind is Kind.FOREACH or has_prep(node)
-            params = {**frame.merged_params, "input": given} if is_given else frame.merged_params
+            has_input = node.kind is Kind.FOREACH or has_prep(node)
+            params = (
+                {**frame.merged_params, "input": call_input} if has_input else frame.merged_params
+            )
             return CallFlow(branch.call_id, node.flow, node.version, params)
         if node.function:
             return CallFunction(
                 branch.call_id,
                 node.function,
-                given,
+                call_input,
                 frame.merged_params,
                 branch.try_no,
                 branch.deadline_at,
@@ -311,7 +327,7 @@ class CallHandler(NodeHandler):
         return CallService(
             branch.call_id,
             frame.service_of(branch),
-            given,
+            call_input,
             frame.merged_params,
             branch.try_no,
             branch.attempt,
@@ -323,14 +339,21 @@ class CallHandler(NodeHandler):
 
 
 class SingleCallHandler(CallHandler):
-    """A node whose result is the result of its one call."""
+    """The handler of a node whose result is the result of its one call."""
+
+    def __init__(self, callee_field: str) -> None:
+        """`callee_field` is the field of the node that names its callee."""
+        self._callee_field = callee_field
+
+    def check(self, node: Node, path: str, diagnostics: Diagnostics) -> None:
+        require_text(node, self._callee_field, path, diagnostics)
 
     def resolve_branches(self, frame: Frame) -> None:
         frame.branch_count = 1
 
     def finish_branch(
         self,
-        walk: StepContext,
+        context: StepContext,
         frame: Frame,
         branch: Branch,
         *,
@@ -339,9 +362,9 @@ class SingleCallHandler(CallHandler):
         worker: WorkerRef | None,
     ) -> None:
         if error:
-            walk.fail(frame, error, branch=branch, worker=worker)
+            context.fail(frame, error, branch=branch, worker=worker)
         else:
-            walk.succeed(frame, output, branch=branch, worker=worker)
+            context.succeed(frame, output, branch=branch, worker=worker)
 
 
 def _may_try_another_worker(node: Node, branch: Branch) -> bool:
@@ -349,7 +372,7 @@ def _may_try_another_worker(node: Node, branch: Branch) -> bool:
 
 
 def retry_pause_us(waited_us: int) -> int:
-    """Return the pause of a call that no worker took: the time it has waited, within limits."""
+    """Return the pause of a call without a callee: the time it has waited, within limits."""
     return min(max(waited_us, RETRY_PAUSE_US_MIN), RETRY_PAUSE_US_MAX)
 
 
@@ -360,13 +383,13 @@ def open_count_max(node: Node) -> int:
 
 
 def make_call_id(frame: Frame, index: int, *, try_no: int, attempt: int) -> str:
-    """The same after a crash; never the same for another visit, branch, try or worker."""
+    """Return the id of a call: stable after a crash, unique per visit, branch, try and worker."""
     return f"{frame.entered_row_count}.{index}.{try_no}.{attempt}"
 
 
-def find_branch(frame: Frame, wanted: str) -> Branch | None:
-    """The branch that waits for this call, if any does. The id may be anything."""
-    parts = wanted.split(".", 2)
+def find_branch(frame: Frame, call_id: str) -> Branch | None:
+    """Return the branch that waits for this call, or None. The id may be any text."""
+    parts = call_id.split(".", 2)
     is_index = len(parts) == 3 and parts[1].isdecimal() and len(parts[1]) < 10
     branch = frame.open_branches.get(int(parts[1])) if is_index else None
-    return branch if branch is not None and branch.call_id == wanted else None
+    return branch if branch is not None and branch.call_id == call_id else None

@@ -1,7 +1,8 @@
-"""What a flow run wants done. The driver does it after the commit, and tells how it went.
+"""The effects that a step requests. The driver performs them after the commit.
 
-A command is given again, under the same `call_id`, when a run is loaded after a crash: whoever is
-called may use the id to notice. That a run waits, or is over, is no command: its state says so.
+The driver reports each outcome as an input. After a crash, the run is loaded and an effect may be
+requested again under the same `call_id`, so that the callee can detect the repetition. Waiting and
+ending are not effects: the state contains them.
 """
 
 from collections.abc import Mapping
@@ -11,7 +12,7 @@ from headway.core.ids import Instant
 
 
 class CallService(NamedTuple):
-    """Ask a worker. Which one is the driver's choice, among those not excluded."""
+    """Call a worker. The driver chooses one of those that are not excluded."""
 
     call_id: str
     service: str
@@ -19,15 +20,15 @@ class CallService(NamedTuple):
     params: Mapping[str, Any]
     try_no: int
     attempt: int
-    """Which worker this is within the try, from 1."""
+    """The number of the worker within the try, from 1."""
     excluded: tuple[str, ...]
     """Ids of the workers that have failed within this try."""
     prefers_least_load: bool
-    """Whether the worker with the least load goes first."""
+    """Choose the worker with the least load first."""
     deadline_at: Instant | None
-    """When the engine gives it up by itself; for the driver to pass on."""
+    """When the engine abandons the call by itself. The driver passes it on."""
     may_try_another_worker: bool = True
-    """Whether another worker is asked within this try if the one that is chosen fails."""
+    """True if another worker is called within this try if the chosen one fails."""
 
 
 class CallFunction(NamedTuple):
@@ -40,7 +41,7 @@ class CallFunction(NamedTuple):
 
 
 class CallFlow(NamedTuple):
-    """Start a run of another flow; `call_id` is its idempotency key within this run."""
+    """Start a run of another flow. `call_id` is its idempotency key within this run."""
 
     call_id: str
     flow: str
@@ -49,14 +50,14 @@ class CallFlow(NamedTuple):
 
 
 class CancelCall(NamedTuple):
-    """Nobody waits for it any more: tell the worker, stop the function, cancel the child.
+    """Cancel a call whose outcome is no longer needed: notify the worker, function or child.
 
-    After a crash it may be for a call that was never made.
+    After a crash the effect may name a call that was never made.
     """
 
     call_id: str
     is_child: bool = False
-    """Whether it is a child run, which goes on wherever it is until somebody cancels it."""
+    """Set for a child run, which continues in any process until it is cancelled."""
 
 
 Effect = CallService | CallFunction | CallFlow | CancelCall

@@ -1,4 +1,4 @@
-"""Branches: what `parallel` and `foreach` have in common, which is all but what a branch is."""
+"""The common part of `parallel` and `foreach`, which differ only in their branches."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -11,18 +11,18 @@ from headway.core.flow.engine.records import encode_json
 from headway.core.flow.engine.state import Branch, Frame, NodeRunStatus
 from headway.core.flow.engine.step_context import Failure, StepContext, choose_action
 
-TOO_LARGE: Final = f"too_large: what its branches say is more than {BYTE_COUNT_MAX:,} bytes"
+TOO_LARGE: Final = f"too_large: the results of its branches are more than {BYTE_COUNT_MAX:,} bytes"
 
 
 class FanOutHandler(CallHandler):
-    """Each branch is a node run when it is decided; the last one brings the results together."""
+    """Record each finished branch as a node run, and collect the results after the last one."""
 
-    def handle_no_branches(self, walk: StepContext, frame: Frame) -> None:
-        walk.succeed(frame, self._collect_results(frame))
+    def handle_no_branches(self, context: StepContext, frame: Frame) -> None:
+        context.succeed(frame, self._collect_results(frame))
 
     def finish_branch(
         self,
-        walk: StepContext,
+        context: StepContext,
         frame: Frame,
         branch: Branch,
         *,
@@ -31,42 +31,42 @@ class FanOutHandler(CallHandler):
         worker: WorkerRef | None,
     ) -> None:
         status = NodeRunStatus.ERROR if error else NodeRunStatus.OK
-        walk.record(frame, status, output=output, error=error, branch=branch, worker=worker)
+        context.record(frame, status, output=output, error=error, branch=branch, worker=worker)
         frame.result_byte_count += branch_byte_count(output, error)
         if frame.result_byte_count > BYTE_COUNT_MAX:
-            walk.cancel_calls()
-            walk.fail(frame, TOO_LARGE)
+            context.cancel_calls()
+            context.fail(frame, TOO_LARGE)
             return
         is_stopped = frame.is_stopped
         if is_stopped:
-            # What is under way is waited for: its result may be there already (R5.12).
-            self.abandon_waiting_calls(walk, frame)
+            # Wait for calls in flight: their results may exist already (R5.12).
+            self.abandon_waiting_calls(context, frame)
         else:
-            self.launch_branches(walk, frame)
+            self.launch_branches(context, frame)
         if frame.open_branches:
             return
         if is_stopped:
-            self._finish_after_failure(walk, frame)
+            self._finish_after_failure(context, frame)
         else:
-            walk.succeed(frame, self._collect_results(frame))
+            context.succeed(frame, self._collect_results(frame))
 
-    def _finish_after_failure(self, walk: StepContext, frame: Frame) -> None:
-        """Keep the successful results after a failed branch, and follow the resulting action.
+    def _finish_after_failure(self, context: StepContext, frame: Frame) -> None:
+        """Save the successful results after a failed branch, and follow the resulting action.
 
-        That is the action of `on_error`, else `error` if the flow fails on errors, else the
-        node's ordinary action. The last branch's node run has it.
+        The action is that of `on_error`, else `error` if the flow fails on errors, else the node's
+        ordinary action. The node run of the last branch records it.
         """
         first_error = next(iter(frame.errors.values()))
-        action = walk.save_error(frame, first_error)
+        action = context.save_error(frame, first_error)
         output = self._collect_results(frame)
-        walk.save_output(frame, output)
+        context.save_output(frame, output)
         if not frame.flow.fails_on_error:
             action = frame.node.action_for(first_error) or choose_action(frame, output)
-        walk.result.rows[-1] = walk.result.rows[-1]._replace(action=action)
-        walk.follow(frame, action, failure=Failure(first_error, walk.path_of(frame)))
+        context.result.rows[-1] = context.result.rows[-1]._replace(action=action)
+        context.follow(frame, action, failure=Failure(first_error, context.path_of(frame)))
 
     def _collect_results(self, frame: Frame) -> Any:
-        """In the order of the branches, whatever the order of their ends."""
+        """Return the results in the order of the branches, not of their completion."""
         if frame.node.failure_strategy is not FailureStrategy.COLLECT_ERRORS:
             return [frame.results[index] for index in sorted(frame.results)]
         return {
@@ -86,7 +86,7 @@ class FanOutHandler(CallHandler):
 
 
 def branch_byte_count(output: Any, error: str) -> int:
-    """How many bytes a branch adds to what its node has to bring together, with a comma."""
+    """Return how many bytes a branch adds to the result of its node, including a comma."""
     return (byte_count(error) if error else byte_count(encode_json(output))) + 1
 
 
@@ -95,7 +95,7 @@ def _by_branch_name(frame: Frame, by_index: Mapping[int, Any]) -> dict[str, Any]
 
 
 def _branch_name(frame: Frame, index: int) -> str:
-    """Its service, with a number from the second time on; or its place in the list."""
+    """Return the name of a branch: its service, numbered from the second use on, or its index."""
     if not frame.services:
         return str(index)
     service = frame.services[index]

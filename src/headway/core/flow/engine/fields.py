@@ -1,4 +1,4 @@
-"""The fields of a definition: one table, from which it is read, written, and told to editors."""
+"""The fields of a definition: one table to parse, write and describe them."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -50,21 +50,21 @@ class NodeField:
     shape: Shape
     description: str
     kinds: frozenset[Kind] | None = None
-    """Those for which it means something; None is all of them."""
+    """The kinds of node that use the field. None means all of them."""
 
 
 @dataclass(frozen=True, slots=True)
 class ObjectOf(Generic[R]):
-    """An object with fields of its own."""
+    """An object with a fixed set of fields."""
 
     target: type[R]
     fields: Mapping[str, Shape]
 
-    def parse(self, value: Any, place: str, report: Diagnostics) -> R:
+    def parse(self, value: Any, path: str, diagnostics: Diagnostics) -> R:
         return self.target(
             **{
-                name: self.fields[name].parse(one, join_path(place, name), report)
-                for name, one in iter_members(value, self.fields, place, report)
+                name: self.fields[name].parse(member, join_path(path, name), diagnostics)
+                for name, member in iter_members(value, self.fields, path, diagnostics)
             }
         )
 
@@ -81,7 +81,7 @@ class ObjectOf(Generic[R]):
 
 
 def or_empty(schema: JsonSchema) -> JsonSchema:
-    """An absent field may also be written as null or as an empty text."""
+    """Return a schema that also accepts null and an empty text, which count as absent."""
     return {"anyOf": [{"enum": [None, ""]}, schema]}
 
 
@@ -109,7 +109,7 @@ FLOW_SETTINGS: Final[Mapping[str, tuple[Shape, str]]] = {
 }
 """The fields of a whole definition, with their descriptions. Subflows do not have them."""
 
-# All but `kind`, which says what the others mean, and `subflow`, which holds a flow again.
+# All except `kind`, which decides the use of the others, and `subflow`, which contains a flow.
 NODE_FIELDS: Final[Mapping[str, NodeField]] = {
     "service": NodeField(
         Text(), "The service that a worker offers", frozenset({Kind.EXECUTOR, Kind.FOREACH})
@@ -125,46 +125,52 @@ NODE_FIELDS: Final[Mapping[str, NodeField]] = {
         "The version of `flow`; without it, the newest published one",
         frozenset({Kind.FLOW_REF, Kind.FOREACH}),
     ),
-    "params": NodeField(AnyObject(), "Parameters; they win over those of the run"),
+    "params": NodeField(AnyObject(), "Parameters; they take precedence over those of the run"),
     "prep": NodeField(PREP, "Where the input comes from"),
     "post": NodeField(POST, "Where the output goes, and which action follows"),
-    "default_action": NodeField(Text(), "The action, if nothing else names one"),
+    "default_action": NodeField(Text(), "The action if nothing else names one"),
     "max_retries": NodeField(
-        Count(RETRY_COUNT_MAX), "How often a failure is tried again", _RETRYING_KINDS
+        Count(RETRY_COUNT_MAX), "How many times a failed try is repeated", _RETRYING_KINDS
     ),
-    "wait_ms": NodeField(Count(DELAY_MS_MAX), "How long to wait before that", _RETRYING_KINDS),
+    "wait_ms": NodeField(
+        Count(DELAY_MS_MAX), "How long to wait before each retry", _RETRYING_KINDS
+    ),
     "max_attempts": NodeField(
         Count(ATTEMPT_COUNT_MAX),
         "How many workers are called within one try; absent or 0: every live one",
         _REMOTE_KINDS,
     ),
     "attempt_delay_ms": NodeField(
-        Count(DELAY_MS_MAX), "How long to wait between them", _REMOTE_KINDS
+        Count(DELAY_MS_MAX), "How long to wait between two workers", _REMOTE_KINDS
     ),
     "weighted_by_load": NodeField(
-        Flag(), "Whether the worker with the least load goes first", _REMOTE_KINDS
+        Flag(), "Call the worker with the least load first", _REMOTE_KINDS
     ),
     "timeout_ms": NodeField(
         Count(DELAY_MS_MAX),
-        "How long one try may take; 0: no limit of its own (a worker has 300 s at most)",
+        "How long one try may take; 0: no limit (a worker call still ends after 300 s)",
         _RETRYING_KINDS,
     ),
     "on_error": NodeField(ErrorActions(), "The action after a failure: one, or one for each error"),
     "parallel_services": NodeField(
-        ListOf(Text(), PARALLEL_COUNT_MAX), "A branch for each", frozenset({Kind.PARALLEL})
+        ListOf(Text(), PARALLEL_COUNT_MAX),
+        "The services; each is called in its own branch",
+        frozenset({Kind.PARALLEL}),
     ),
     "parallel_mode": NodeField(
-        EnumValue(ParallelMode), "One after the other, or at once", _BRANCHING_KINDS
+        EnumValue(ParallelMode),
+        "Run the branches one after the other, or at once",
+        _BRANCHING_KINDS,
     ),
     "max_parallel": NodeField(
-        Count(PARALLEL_COUNT_MAX), "How many branches are under way at once", _BRANCHING_KINDS
+        Count(PARALLEL_COUNT_MAX), "How many branches are in flight at once", _BRANCHING_KINDS
     ),
     "failure_strategy": NodeField(
-        EnumValue(FailureStrategy), "What a failed branch means", _BRANCHING_KINDS
+        EnumValue(FailureStrategy), "How a failed branch affects the node", _BRANCHING_KINDS
     ),
     "choice_cases": NodeField(
         ListOf(CaseShape(), CASE_COUNT_MAX),
-        "The first case that holds gives the action",
+        "The first case whose expression is true gives the action",
         frozenset({Kind.CHOICE}),
     ),
 }

@@ -1,4 +1,4 @@
-"""What can happen to a flow run. The driver tells it, one thing at a time."""
+"""The inputs of a flow run. The driver passes them to `step` one at a time."""
 
 from typing import Any, NamedTuple
 
@@ -8,7 +8,7 @@ from headway.core.flow.definition.definition import key_problem
 
 
 class Woken(NamedTuple):
-    """It is new, or was loaded, or its `wake_at` has come: it goes on from where it is."""
+    """Continue the run: it is new, was loaded, or its `wake_at` has been reached."""
 
 
 class WorkerRef(NamedTuple):
@@ -17,7 +17,7 @@ class WorkerRef(NamedTuple):
 
 
 class Answered(NamedTuple):
-    """A call has its result. For a child run that is the child's shared state."""
+    """A call has a result. The result of a child run is the child's shared state."""
 
     call_id: str
     result: Any
@@ -25,27 +25,27 @@ class Answered(NamedTuple):
 
 
 class Failed(NamedTuple):
-    """A call did not work out: the callee says so, cannot be reached, or does not exist."""
+    """A call failed: the callee reported an error, cannot be reached, or does not exist."""
 
     call_id: str
     error: str
     worker: WorkerRef | None = None
-    """None when nobody was asked, such as for want of a worker."""
+    """None if no worker was called, for example because none is alive."""
     is_final: bool = False
-    """Whether to try again is of no use."""
+    """Set if a retry cannot succeed."""
     is_last_worker: bool = False
-    """Whether no other live worker offers the service."""
+    """Set if no other live worker offers the service."""
 
 
 class CalleeUnavailable(NamedTuple):
-    """The call was not taken, and nothing was done: it may be made again.
+    """The call was not accepted and nothing was done, so it may be made again.
 
-    This program has not registered the function, or no worker for the service could be reached.
+    This process has not registered the function, or no worker for the service could be reached.
     """
 
     call_id: str
     error: str
-    """What is missing, should there be no next time."""
+    """The error to report if the call is not made again."""
     worker: WorkerRef | None = None
     """The last worker that is registered for the service and could not be reached, if any."""
 
@@ -62,18 +62,18 @@ class Signalled(NamedTuple):
 
 
 class Aborted(NamedTuple):
-    """The driver cannot go on with it, such as because its state has become too large."""
+    """The driver cannot continue the run, for example because its state is too large."""
 
     error: str
 
 
 CallOutcome = Answered | Failed | CalleeUnavailable
-"""What becomes of a call."""
+"""The outcome of a call."""
 FlowInput = Woken | CallOutcome | ServiceOffered | Signalled | Aborted
 
 
 def check_signal_key(key: str) -> str:
-    """`key` trimmed, if a signal may set it; else InvalidInput."""
+    """Return `key` trimmed. Raise InvalidInput if a signal must not set it."""
     trimmed = check_name(key, field="key")
     problem = key_problem(trimmed)
     if problem is not None:

@@ -1,4 +1,4 @@
-"""What a kind of node has to say, whatever its kind."""
+"""The interface of node kinds, and checks that several kinds share."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -9,36 +9,39 @@ from headway.core.flow.engine.state import Frame
 from headway.core.flow.engine.step_context import StepContext
 
 DELAY_MS_MAX: Final = 10 * 366 * 24 * 3_600 * 1_000
+"""Ten years."""
 
 
 class NodeHandler:
-    """How nodes of one kind behave. The frame is always the innermost one."""
+    """The behaviour of nodes of one kind. The frame is always the innermost one."""
 
     state_prefix: str = ""
-    """The prefix of its run state in `_rt`; empty if it has none."""
+    """The prefix of the kind's run state in `_rt`. Empty if it has none."""
 
-    def check(self, node: Node, place: str, report: Diagnostics) -> None:
-        """Report what the kind needs and the node has not."""
+    def check(self, node: Node, path: str, diagnostics: Diagnostics) -> None:
+        """Report what the kind requires and the node lacks."""
 
-    def enter(self, walk: StepContext, frame: Frame) -> None:
-        """A new try begins."""
+    def enter(self, context: StepContext, frame: Frame) -> None:
+        """Begin a new try."""
         raise NotImplementedError
 
-    def handle_wake(self, walk: StepContext, frame: Frame) -> None:
-        """The time or the shared state has changed since."""
+    def handle_wake(self, context: StepContext, frame: Frame) -> None:
+        """React to a change of the time or of the shared state."""
 
     def run_state(self, frame: Frame) -> Mapping[str, Any]:
-        """What `_rt` shows of a node that has been entered, if the kind has a `short`."""
+        """Return what `_rt` shows of an entered node. Needed if `state_prefix` is set."""
         raise NotImplementedError
 
 
-def require_text(node: Node, name: str, place: str, report: Diagnostics) -> None:
+def require_text(node: Node, name: str, path: str, diagnostics: Diagnostics) -> None:
     if not getattr(node, name):
-        report.add_error(join_path(place, name), f"is missing; a node of kind {node.kind} needs it")
+        diagnostics.add_error(
+            join_path(path, name), f"is missing; a node of kind {node.kind} needs it"
+        )
 
 
 def read_delay_ms(params: Mapping[str, Any], name: str) -> float | None:
-    """Milliseconds; None when there are none, ValueError when it is no length of time."""
+    """Return a delay in milliseconds, or None if it is absent. Raise ValueError if invalid."""
     value = params.get(name)
     if value is None:
         return None
@@ -48,8 +51,8 @@ def read_delay_ms(params: Mapping[str, Any], name: str) -> float | None:
     return float(value)
 
 
-def check_delay_ms(node: Node, name: str, place: str, report: Diagnostics) -> None:
+def check_delay_ms(node: Node, name: str, path: str, diagnostics: Diagnostics) -> None:
     try:
         read_delay_ms(node.params, name)
     except ValueError as error:
-        report.add_error(join_path(join_path(place, "params"), name), str(error))
+        diagnostics.add_error(join_path(join_path(path, "params"), name), str(error))

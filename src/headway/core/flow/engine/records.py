@@ -1,4 +1,4 @@
-"""What is stored of flows: definitions in versions, and for each task the parts of its state."""
+"""The stored records of flows: versions of definitions, and the parts of each task's state."""
 
 import json
 from collections.abc import Mapping
@@ -9,22 +9,22 @@ from typing import Any, Final, NamedTuple
 
 from headway.core.flow.engine.inputs import WorkerRef
 from headway.core.flow.engine.state import NodeRun, NodeRunStatus
-from headway.core.ids import Instant, RunId
+from headway.core.ids import Flag, Instant, RunId
 from headway.core.run.status import RunStatus
 from headway.core.worker.saved_worker import SavedWorker
 
 FLOW_JOB: Final = "headway.flow"
-"""The job of every flow task: a task is a run, and a driver is what is called for it."""
+"""The job of every flow task. A task is a run, and the job's function is the driver."""
 SIGNAL: Final = "signal"
-"""In a task's inbox: `{"key", "value"}`, to be set in its shared state."""
+"""The inbox kind of a signal: `{"key", "value"}`, to be set in the shared state of the task."""
 CHILD_ENDED: Final = "child"
-"""In a task's inbox: it has a child to look at."""
+"""The inbox kind that reports the id of a child that has ended."""
 
 
 FLOW_PREFIX: Final = "flow-"
 VERSION_PREFIX: Final = "ver-"
 TASK_PREFIX: Final = "task-"
-"""The prefix of the root paths for the id of a task's run."""
+"""The prefix that the root paths put before the id of a task's run."""
 
 
 def to_run_id(task_id: str) -> RunId:
@@ -35,18 +35,18 @@ def to_run_id(task_id: str) -> RunId:
 class VersionStatus(StrEnum):
     PUBLISHED = "published"
     DRAFT = "draft"
-    """Kept, and not yet started by anybody."""
+    """Stored, but not the version that new tasks get by default."""
 
 
 class SavedFlow(NamedTuple):
     name: str
     id: str
     latest: int
-    """The number of the newest version, published or not; 0: there is none."""
+    """The number of the newest version, published or not. 0 if there is none."""
     published: int
-    """The version that new tasks get; 0: there is none."""
+    """The version that new tasks get. 0 if there is none."""
     digest: str
-    """Of the published version: equal definitions have equal ones."""
+    """The digest of the published version. Equal definitions have equal digests."""
     revision: int
     created_at: Instant
     updated_at: Instant
@@ -73,19 +73,20 @@ class VersionSummary(NamedTuple):
 
 
 class FlowRun(NamedTuple):
-    """A task, beside its run. What is JSON is text, and None where there is nothing yet."""
+    """The flow part of a task, beside its run. JSON is stored as text, or None if absent."""
 
     run_id: RunId
     flow: str
     version: int
     node: str
     standing: str | None
-    """Its cursor: where it stands."""
+    """The cursor of the task as JSON text."""
     inner_shared: str | None
     frozen_input: str | None
     waits_for: str | None
-    """The reason why it is parked: `timer`, `event`, `approval`, `child`, `function`,
-    `worker` or `retry`.
+    """Why the task is parked.
+
+    One of `timer`, `event`, `approval`, `child`, `function`, `worker` and `retry`.
     """
     updated_at: Instant
     rerun_of: RunId | None
@@ -94,7 +95,7 @@ class FlowRun(NamedTuple):
 class SharedValue(NamedTuple):
     run_id: RunId
     name: str
-    """The key as JSON text: what ends in a blank is another key on every database."""
+    """The key as JSON text, so that databases that ignore trailing blanks keep keys distinct."""
     value: str
 
 
@@ -115,7 +116,7 @@ class NodeRunRow(NamedTuple):
     finished_at: Instant
     worker_id: str | None
     worker_url: str | None
-    is_settled: int
+    is_settled: Flag
 
 
 class EndedChild(NamedTuple):
@@ -128,19 +129,19 @@ class EndedChild(NamedTuple):
 
 @dataclass(slots=True)
 class LoadedTasks:
-    """What a batch has read of tasks, for their drivers."""
+    """The rows of tasks that a batch has read for their drivers."""
 
     flow_runs: dict[RunId, FlowRun] = field(default_factory=dict)
     shared: dict[RunId, dict[str, str]] = field(default_factory=dict)
-    """Keys, and values in JSON."""
+    """Maps each key to its value as JSON text."""
     rows: dict[RunId, list[NodeRun]] = field(default_factory=dict)
-    """Those that the present node of the task needs."""
+    """The node runs that the current node of each task needs."""
     ended_children: dict[RunId, EndedChild] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
 class FlowChanges:
-    """What a batch has decided about flows, for the store to write."""
+    """The changes to flows that a batch has decided, for the store to write."""
 
     flows: dict[str, SavedFlow] = field(default_factory=dict)
     versions: list[SavedVersion] = field(default_factory=list)
@@ -160,9 +161,9 @@ _CONSTANTS: Final = {None: "null", True: "true", False: "false"}
 
 
 def encode_json(value: Any) -> str:
-    """For what was checked when it came in."""
+    """Encode a value that was validated when it was received."""
     kind = type(value)
-    if kind is int:  # Most values are small: the encoder takes ten times as long for these.
+    if kind is int:  # Most values are small, and the encoder takes ten times as long for them.
         return int.__repr__(value)
     if value is None or kind is bool:
         return _CONSTANTS[value]

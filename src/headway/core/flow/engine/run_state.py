@@ -1,4 +1,4 @@
-"""What a reader sees of a run that is under way: `_rt` in the shared state, and its retries."""
+"""The state of an active run as readers see it: `_rt` in the shared state, and its retries."""
 
 from typing import Any
 
@@ -8,30 +8,30 @@ from headway.core.flow.engine.state import FlowState
 
 
 def visible_shared(state: FlowState) -> dict[str, Any]:
-    """The run's shared state, with the run state of its node under `_rt` until it is over."""
+    """Return the run's shared state, with the run state of its node in `_rt` until it ends."""
     shown: dict[str, Any] = {}
-    inner = ""
+    inner_key = ""
     for frame in reversed(state.frames):
         node = frame.node
-        short = HANDLERS[node.kind].state_prefix
-        within = {"curr": inner, "shared": shown, "last": state.last_action}
+        prefix = HANDLERS[node.kind].state_prefix
+        subflow_state = {"curr": inner_key, "shared": shown, "last": state.last_action}
         shown = dict(frame.shared)
-        if frame.is_entered and short and not state.is_over:
-            run_state = within if inner else HANDLERS[node.kind].run_state(frame)
-            shown[RESERVED_KEY] = {f"{short}:{node.key}": run_state}
-        inner = node.key
+        if frame.is_entered and prefix and not state.is_over:
+            run_state = subflow_state if inner_key else HANDLERS[node.kind].run_state(frame)
+            shown[RESERVED_KEY] = {f"{prefix}:{node.key}": run_state}
+        inner_key = node.key
     return shown
 
 
 def retry_state(state: FlowState) -> dict[str, Any]:
-    """Which try of the node this is, and of its calls those that are not at their first."""
+    """Return the try number of the node, and the calls that are past their first attempt."""
     if state.is_over:
         return {}
     frame = state.frames[-1]
-    told: dict[str, Any] = {"node": frame.node.key, "try": frame.try_no}
-    again = {
+    retries: dict[str, Any] = {"node": frame.node.key, "try": frame.try_no}
+    branches = {
         str(branch.index): {"try": branch.try_no, "attempt": branch.attempt, "at": branch.call_at}
         for branch in frame.open_branches.values()
         if branch.try_no > 1 or branch.attempt > 1
     }
-    return told | ({"branches": again} if again else {})
+    return retries | ({"branches": branches} if branches else {})

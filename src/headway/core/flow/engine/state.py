@@ -1,8 +1,8 @@
-"""Where a flow run is: a small cursor, the shared states, and the node runs it has recorded.
+"""The state of a flow run: a small cursor, the shared states, and its recorded node runs.
 
-In memory a `State` is one value, which `step` changes in place. It is stored in parts, so that a
-step writes little: the cursor with every commit, the keys of the shared state that changed, and new
-node runs. Whatever else is here is found again from those when a run is loaded (`stored.py`).
+In memory a `FlowState` is one value that `step` changes in place. It is stored in parts, so that a
+step writes little: the cursor with every commit, the changed keys of the shared state, and the new
+node runs. Everything else is derived from those parts when a run is loaded (`stored_state.py`).
 """
 
 from collections.abc import Mapping
@@ -26,34 +26,34 @@ class NodeRunStatus(StrEnum):
 
 
 class NodeRun(NamedTuple):
-    """One try of a node, or of one of its branches, that is over."""
+    """A finished try of a node or of one of its branches."""
 
     seq: int
-    """1, 2, 3 … within the run, in the order of their ends."""
+    """1, 2, 3 … within the run, in the order in which they ended."""
     node_key: str
-    """The node of the run's own flow, also for what happened within a subflow."""
+    """The node of the run's own flow, also for a try within a subflow."""
     path: tuple[str, ...]
-    """From there inwards, to the node that was tried."""
+    """The keys from that node inwards to the node that was tried."""
     branch: int | None
     attempt: int
-    """Which try of the node, or of the branch, from 1."""
+    """The number of the try of the node or branch, from 1."""
     status: NodeRunStatus
     prep: Mapping[str, Any]
     input: Any
     output: Any
     error: str
     action: str
-    """The action that was followed; empty if the node was not over."""
+    """The action that was followed. Empty if the node had not finished."""
     started_at: Instant
     finished_at: Instant
     worker: WorkerRef | None
     is_settled: bool
-    """Whether its node or branch is decided, so that there is no further try."""
+    """True if the node or branch is decided, so that no further try follows."""
 
 
 @dataclass(slots=True)
 class Branch:
-    """A call that is under way, or will be made."""
+    """A call that is in flight or will be made."""
 
     index: int
     call_id: str
@@ -66,17 +66,21 @@ class Branch:
     """The worker that was called last."""
     started_at: Instant | None = None
     call_at: Instant | None = None
-    """When it is to be called; None while the call is under way."""
+    """When to make the call. None while the call is in flight."""
     deadline_at: Instant | None = None
     is_issued: bool = False
-    """Whether somebody may be at work on `call_id`; after a crash nobody knows better."""
+    """True if a callee may be working on `call_id`. After a crash this is assumed."""
     is_awaiting_callee: bool = False
-    """Whether nobody could make the call where it was tried last, and it is to be tried again."""
+    """True if the last attempt found no callee, so that the call is to be tried again."""
     awaited_service: str = ""
-    """The service that no live worker offered. It is called when one does, or at `call_at`."""
+    """The service that no live worker offered.
+
+    The call is made when a worker offers it, or at `call_at`.
+    """
 
     @property
     def alarm_at(self) -> Instant | None:
+        """When the branch needs to be woken: at its call time or its deadline."""
         if self.call_at is None or self.deadline_at is None:
             return self.deadline_at if self.call_at is None else self.call_at
         return min(self.call_at, self.deadline_at)
@@ -84,7 +88,7 @@ class Branch:
 
 @dataclass(slots=True, eq=False)
 class Frame:
-    """A flow that is being walked: the run's own, or a subflow within the frame before."""
+    """A flow in execution: the run's own, or a subflow within the previous frame."""
 
     flow: Flow
     params: Mapping[str, Any]
@@ -93,51 +97,55 @@ class Frame:
     is_entered: bool = False
     entered_at: Instant = LONG_AGO
     entered_row_count: int = 0
-    """How many node runs there were when it was entered."""
+    """How many node runs existed when the node was entered."""
     try_no: int = 1
     ends_at: Instant | None = None
-    """The end of the timer, of the wait, or of the subflow's time."""
+    """The end of the timer, of the wait, or of the subflow's timeout."""
     retry_at: Instant | None = None
-    """It failed, and is entered again then."""
+    """When a failed node is entered again."""
     input: Any = None
     merged_params: Mapping[str, Any] = field(default_factory=dict)
-    """The node's parameters over those of the flow."""
+    """The node's parameters merged over those of the flow."""
     services: tuple[str, ...] = ()
-    """One for each branch, of a parallel node."""
+    """The service of each branch of a parallel node."""
     items: list[Any] | None = None
-    """One for each branch, of a foreach node."""
+    """The item of each branch of a foreach node."""
     branch_count: int = 0
     launched_count: int = 0
     open_branches: dict[int, Branch] = field(default_factory=dict)
     results: dict[int, Any] = field(default_factory=dict)
     errors: dict[int, str] = field(default_factory=dict)
-    """In the order in which they came."""
+    """The errors by branch, in the order in which they occurred."""
     alarms: list[tuple[Instant, int]] = field(default_factory=list)
-    """A heap of when branches ring; one that was put off stays, and is passed over."""
+    """A heap of alarm times and branch indexes. Outdated entries stay and are skipped."""
     result_byte_count: int = 0
-    """How many bytes its branches have said, results and errors, as JSON."""
+    """The size of the branches' results and errors as JSON, in bytes."""
     has_tried_another_worker: bool = False
-    """Whether a branch may already call its second worker or a later one."""
+    """True if a branch may already call its second worker or a later one."""
     missing_since: dict[str, Instant] = field(default_factory=dict)
-    """When a call first found no worker for a service; cleared when there is one.
+    """When a call first found no worker for a service. Cleared when there is one.
 
     All branches and tries of the node share it, so that one limit applies to all their waits.
     """
 
     @property
     def is_stopped(self) -> bool:
-        """Whether a branch has failed, and no more are to be started."""
+        """True if a branch has failed and no more are to be started."""
         return bool(self.errors) and self.node.failure_strategy is FailureStrategy.FAIL_FAST
 
     @property
     def is_awaiting_callee(self) -> bool:
-        """Whether there is a call that nobody could make so far."""
-        return any(one.is_awaiting_callee for one in self.open_branches.values())
+        """True if a call has found no callee so far."""
+        return any(branch.is_awaiting_callee for branch in self.open_branches.values())
 
     @property
     def awaited_services(self) -> set[str]:
-        """Return the services for which calls wait until a live worker offers them."""
-        return {one.awaited_service for one in self.open_branches.values() if one.awaited_service}
+        """The services for which calls wait until a live worker offers them."""
+        return {
+            branch.awaited_service
+            for branch in self.open_branches.values()
+            if branch.awaited_service
+        }
 
     def service_of(self, branch: Branch) -> str:
         return self.services[branch.index] if self.services else self.node.service
@@ -146,7 +154,7 @@ class Frame:
         return self.input if self.items is None else self.items[branch.index]
 
     def move_to(self, node: Node) -> None:
-        """Stand before `node`, with everything of the last one forgotten."""
+        """Place the frame before `node` and reset everything about the previous one."""
         self.node = node
         self.is_entered = False
         self.entered_row_count = 0
@@ -155,7 +163,7 @@ class Frame:
         self.reset_try()
 
     def reset_try(self) -> None:
-        """Of this try, all that was found out."""
+        """Clear everything that belongs to the current try."""
         self.input = None
         self.missing_since = {}
         if self.branch_count or self.items is not None:
@@ -177,7 +185,7 @@ class FlowState:
     failed_path: tuple[str, ...] = ()
     """The path of the node whose failure ended the run, outermost first. It is not stored."""
     frozen_input: tuple[Any] | None = None
-    """The input of the run's node as it was, when a signal has changed what it came from."""
+    """The original input of the run's node, if a signal has changed its source since."""
 
     @property
     def is_over(self) -> bool:
@@ -190,16 +198,16 @@ class FlowState:
 
 @dataclass(slots=True)
 class StepResult:
-    """What a step has changed, and wants done. All of it is stored together, or none."""
+    """The changes of a step and the effects it requests. All of it is stored in one commit."""
 
     rows: list[NodeRun] = field(default_factory=list)
     effects: list[Effect] = field(default_factory=list)
     shared_keys: set[str] = field(default_factory=set)
-    """The keys of the run's own shared state that were set or, if they are gone, removed."""
+    """The keys of the run's own shared state that were set, or removed if absent now."""
     is_inner_changed: bool = False
-    """Whether the shared states of subflows are to be stored again."""
+    """True if the shared states of subflows must be stored again."""
     is_frozen_changed: bool = False
     is_changed: bool = True
-    """False when what happened concerned nobody any more: there is nothing to store."""
+    """False if the input had no effect, so that there is nothing to store."""
     wake_at: Instant | None = None
-    """When the run is to be woken. In the past: at once."""
+    """When to wake the run. A time in the past means at once."""

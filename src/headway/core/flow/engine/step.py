@@ -1,7 +1,7 @@
-"""The engine: what happened goes in; the state moves on; a commit says what that means (R5.4).
+"""The step engine: apply one input to the state of a run and return the result (R5.4).
 
-It is pure: no clock, no I/O, no randomness. `step` changes the state in place, for the sake of
-speed. A driver whose commit did not land throws the state away and loads it again.
+The engine is pure: no clock, no I/O, no randomness. For speed, `step` changes the state in place. A
+driver whose commit failed discards the state and loads it again.
 """
 
 from collections.abc import Mapping
@@ -30,7 +30,7 @@ from headway.core.ids import Instant
 from headway.core.run.status import RunStatus
 
 ENTERED_COUNT_MAX: Final = 64
-"""How many nodes one step may enter: choices can follow each other without end."""
+"""How many nodes one step may enter, because choices can follow each other endlessly."""
 AT_ONCE: Final = Instant(0)
 
 
@@ -41,39 +41,43 @@ def create_state(
     node_key: str | None = None,
     shared: Mapping[str, Any] | None = None,
 ) -> FlowState:
-    """A run that stands before its first node, or before the one from which it is run again.
+    """Return the state of a run before its first node, or before the node of a rerun.
 
-    Running again takes the shared state with it; what later nodes have written there stays until
-    they write it anew. InvalidInput when there is no such node.
+    A rerun starts with the given shared state. Values that later nodes wrote stay there until they
+    are overwritten. Raise InvalidInput if there is no such node.
     """
     key = flow.start if node_key is None else node_key
     if key not in flow.nodes:
-        raise InvalidInput("node_key", f"there is no node {quote_text(key)}")
+        raise InvalidInput(
+            "node_key", f"there is no node {quote_text(key)}; use a key of the flow's nodes"
+        )
     return FlowState([Frame(flow, dict(params), dict(shared or {}), flow.nodes[key])])
 
 
-def step(state: FlowState, happened: FlowInput, now: Instant) -> StepResult:
-    """Let one thing happen. When the run is over, or nobody waits for it, nothing changes.
+def step(state: FlowState, flow_input: FlowInput, now: Instant) -> StepResult:
+    """Apply one input. Nothing changes if the run has ended or no node waits for the input.
 
-    Only a signal that was accepted before the success of a run was stored still comes into it.
+    The exception is a signal that was accepted before the run's success was stored: it still
+    becomes part of the result.
     """
-    walk = StepContext(state, now)
-    # What a signal says is for the node that comes, which may need several: time moves the run on.
-    is_early = isinstance(happened, Signalled) and not state.frames[-1].is_entered
-    if not _apply_input(walk, happened):
-        walk.result.is_changed = False
+    context = StepContext(state, now)
+    # A node that is not entered yet may need several signals, so a signal alone does not enter it:
+    # the run continues when it is woken.
+    is_early = isinstance(flow_input, Signalled) and not state.frames[-1].is_entered
+    if not _apply_input(context, flow_input):
+        context.result.is_changed = False
     elif not is_early:
-        _enter_nodes(walk)
-    walk.result.wake_at = next_wake_at(state)
-    return walk.result
+        _enter_nodes(context)
+    context.result.wake_at = next_wake_at(state)
+    return context.result
 
 
 def next_wake_at(state: FlowState) -> Instant | None:
-    """When the run wants to be woken by itself; in the past if that is at once."""
+    """Return when the run must be woken, in the past if at once, or None if never."""
     if state.is_over:
         return None
     frame = state.frames[-1]
-    times = [one.ends_at for one in state.frames if one.ends_at is not None]
+    times = [outer.ends_at for outer in state.frames if outer.ends_at is not None]
     if not frame.is_entered:
         times.append(AT_ONCE if frame.retry_at is None else frame.retry_at)
     alarms = frame.alarms
@@ -87,61 +91,67 @@ def next_wake_at(state: FlowState) -> Instant | None:
     return min(times, default=None)
 
 
-def _apply_input(walk: StepContext, happened: FlowInput) -> bool:
-    """Whether it changed anything."""
-    state = walk.state
-    if state.is_over and not _is_part_of_success(state, happened):
+def _apply_input(context: StepContext, flow_input: FlowInput) -> bool:
+    """Apply the input, and return whether it changed anything."""
+    state = context.state
+    if state.is_over and not _is_part_of_success(state, flow_input):
         return False
     frame = state.frames[-1]
-    rules = HANDLERS[frame.node.kind]
-    match happened:
+    handler = HANDLERS[frame.node.kind]
+    match flow_input:
         case Answered():
-            return isinstance(rules, CallHandler) and rules.handle_answer(walk, frame, happened)
+            return isinstance(handler, CallHandler) and handler.handle_answer(
+                context, frame, flow_input
+            )
         case Failed():
-            return isinstance(rules, CallHandler) and rules.handle_failure(walk, frame, happened)
+            return isinstance(handler, CallHandler) and handler.handle_failure(
+                context, frame, flow_input
+            )
         case CalleeUnavailable():
-            return isinstance(rules, CallHandler) and rules.handle_unavailable(
-                walk, frame, happened
+            return isinstance(handler, CallHandler) and handler.handle_unavailable(
+                context, frame, flow_input
             )
         case ServiceOffered(service):
-            return isinstance(rules, CallHandler) and rules.handle_offer(walk, frame, service)
+            return isinstance(handler, CallHandler) and handler.handle_offer(
+                context, frame, service
+            )
         case Woken():
-            _handle_wake(walk)
+            _handle_wake(context)
         case Signalled(key, value):
-            walk.freeze_input(key)
-            walk.set_shared(state.frames[0], key, value)
-            if frame.is_entered and isinstance(rules, WaitHandler) and not state.is_over:
-                rules.handle_signal(walk, frame)
+            context.freeze_input(key)
+            context.set_shared(state.frames[0], key, value)
+            if frame.is_entered and isinstance(handler, WaitHandler) and not state.is_over:
+                handler.handle_signal(context, frame)
         case Aborted(error):
-            frame.input = None  # It may be what cannot be stored.
-            walk.record(frame, NodeRunStatus.ERROR, error=error)
-            walk.cancel_calls()
-            walk.finish(RunStatus.FAILED, error)
+            frame.input = None  # The input may be the value that cannot be stored.
+            context.record(frame, NodeRunStatus.ERROR, error=error)
+            context.cancel_calls()
+            context.finish(RunStatus.FAILED, error)
     return True
 
 
-def _is_part_of_success(state: FlowState, happened: FlowInput) -> bool:
-    """A signal is part of the result, or fails the run if there is no room for it."""
-    return state.status is RunStatus.SUCCEEDED and isinstance(happened, Signalled | Aborted)
+def _is_part_of_success(state: FlowState, flow_input: FlowInput) -> bool:
+    """Return whether the input may change a success: a signal, or an abort if it does not fit."""
+    return state.status is RunStatus.SUCCEEDED and isinstance(flow_input, Signalled | Aborted)
 
 
-def _handle_wake(walk: StepContext) -> None:
-    """Look at each frame from the outermost on: the time of a subflow may be over."""
-    frames = walk.state.frames
+def _handle_wake(context: StepContext) -> None:
+    """Wake each frame from the outermost one on, because a subflow may have timed out."""
+    frames = context.state.frames
     for depth, frame in enumerate(tuple(frames), start=1):
         if frame.is_entered:
-            HANDLERS[frame.node.kind].handle_wake(walk, frame)
+            HANDLERS[frame.node.kind].handle_wake(context, frame)
         if len(frames) <= depth:
             break
 
 
-def _enter_nodes(walk: StepContext) -> None:
-    """Enter the nodes that the run stands before, until one has to wait for something."""
-    state = walk.state
+def _enter_nodes(context: StepContext) -> None:
+    """Enter nodes until one has to wait for something."""
+    state = context.state
     for _ in range(ENTERED_COUNT_MAX):
         frame = state.frames[-1]
-        is_early = frame.retry_at is not None and frame.retry_at > walk.now
+        is_early = frame.retry_at is not None and frame.retry_at > context.now
         if state.is_over or frame.is_entered or is_early:
             return
-        walk.enter(frame)
-        HANDLERS[frame.node.kind].enter(walk, frame)
+        context.enter(frame)
+        HANDLERS[frame.node.kind].enter(context, frame)

@@ -1,4 +1,4 @@
-"""One step under way: the state that it changes, and what comes of it."""
+"""The context of one step: the state that it changes, and the result that it builds."""
 
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple, TypeGuard
@@ -20,8 +20,9 @@ from headway.core.ids import Instant
 from headway.core.run.status import RunStatus
 
 MILLISECOND: Final = 1_000
-"""In the microseconds of an instant."""
+"""One millisecond in the microseconds of an Instant."""
 ROW_COUNT_MAX: Final = 1_000_000
+"""How many node runs a run may have."""
 TOO_MANY_STEPS: Final = "too_many_steps"
 
 
@@ -32,13 +33,15 @@ class Failure(NamedTuple):
 
 
 class StepContext:
+    """Changes the state of a run within one step, and collects the result."""
+
     def __init__(self, state: FlowState, now: Instant) -> None:
         self.state = state
         self.now = now
         self.result = StepResult()
 
     def enter(self, frame: Frame) -> None:
-        """Begin the node that the frame stands before, up to where its kind takes over."""
+        """Begin the node of the frame, up to the point where its kind takes over."""
         frame.is_entered = True
         frame.entered_at = self.now
         frame.entered_row_count = self.state.row_count
@@ -58,7 +61,7 @@ class StepContext:
         branch: Branch | None = None,
         worker: WorkerRef | None = None,
     ) -> None:
-        """The node is done: keep its output, record it, follow its action."""
+        """Finish the node: save its output, record it, and follow its action."""
         self.save_output(frame, output)
         chosen = action or choose_action(frame, output)
         self.record(
@@ -85,20 +88,20 @@ class StepContext:
         edges = frame.node.edges
         is_strict = failure is not None and frame.flow.fails_on_error
         target = edges.get(action, edges.get(ERROR) if is_strict else None)
-        is_meant = target is not None
+        has_own_edge = target is not None
         if target is None and not is_strict:
             target = edges.get(DEFAULT)
         if target is not None and target != END:
             self._move(frame, target)
         else:
-            self._end_flow(None if is_meant else failure)
+            self._end_flow(None if has_own_edge else failure)
 
     # Failures.
 
     def fail_try(
         self, frame: Frame, error: str, *, is_final: bool = False, path: tuple[str, ...] = ()
     ) -> None:
-        """Record that this try of the whole node has failed. Another may follow.
+        """Record that this try of the whole node has failed. A retry may follow.
 
         `path` is the node within its subflow that caused the failure.
         """
@@ -122,7 +125,7 @@ class StepContext:
         worker: WorkerRef | None = None,
         path: tuple[str, ...] = (),
     ) -> None:
-        """The node has failed for good: record it, follow what its error asks for."""
+        """Fail the node permanently: record it, and follow the action of its error."""
         action = self.save_error(frame, error)
         self.record(
             frame, NodeRunStatus.ERROR, error=error, action=action, branch=branch, worker=worker
@@ -130,12 +133,12 @@ class StepContext:
         self.follow(frame, action, failure=Failure(error, path or self.path_of(frame)))
 
     def save_error(self, frame: Frame, error: str) -> str:
-        """The action that a failure asks for. Its text is kept where the node wants it."""
+        """Write the error to `error_key`, if set, and return the action of the failure."""
         if frame.node.post.error_key:
             self.set_shared(frame, frame.node.post.error_key, error)
         return frame.node.action_for(error) or ERROR
 
-    # What both need.
+    # Recording, shared state and frames.
 
     def record(
         self,
@@ -149,7 +152,7 @@ class StepContext:
         worker: WorkerRef | None = None,
         is_settled: bool = True,
     ) -> None:
-        """A try of the node is over, or of one of its branches."""
+        """Record a finished try of the node or of one of its branches."""
         state = self.state
         state.row_count += 1
         path = self.path_of(frame)
@@ -178,7 +181,7 @@ class StepContext:
     def path_of(self, frame: Frame) -> tuple[str, ...]:
         """Return the keys of the nodes from the outermost one to the node of `frame`."""
         frames = self.state.frames
-        return tuple([one.node.key for one in frames[: frames.index(frame) + 1]])
+        return tuple([outer.node.key for outer in frames[: frames.index(frame) + 1]])
 
     def set_shared(self, frame: Frame, key: str, value: Any) -> None:
         frame.shared[key] = value
@@ -190,7 +193,7 @@ class StepContext:
         self._mark_changed(frame, key)
 
     def freeze_input(self, key: str) -> None:
-        """Before `key` of the run's shared state changes: the input of its node must not."""
+        """Preserve the input of the run's node before `key` of the shared state changes."""
         state, frame = self.state, self.state.frames[0]
         if state.frozen_input is not None or state.is_over:
             return
@@ -207,7 +210,7 @@ class StepContext:
         self.result.is_inner_changed = True
 
     def drop_inner_frames(self, frame: Frame) -> None:
-        """Give up everything within the node of `frame`."""
+        """Abandon everything within the node of `frame`."""
         frames = self.state.frames
         self.cancel_calls()
         while frames[-1] is not frame:
@@ -255,7 +258,7 @@ class StepContext:
         if failure is not None:
             self.fail_try(outer, failure.error, path=failure.path)
         else:
-            # Its node runs say it all: the subflow has none of its own (R5.12).
+            # The inner nodes have node runs; the subflow itself has none (R5.12).
             self.save_output(outer, inner.shared)
             self.follow(outer, choose_action(outer, inner.shared))
 
@@ -272,13 +275,13 @@ class StepContext:
 
 
 def resolve_input(frame: Frame) -> tuple[Any, Mapping[str, Any]]:
-    """The input of the node that the frame stands at, and its parameters over the flow's."""
+    """Return the input of the frame's node, and its parameters merged over the flow's."""
     node = frame.node
     merged = {**frame.params, **node.params} if node.params else frame.params
     prep = node.prep
     if prep.input_map is None and prep.input_key is None:
         return None, merged
-    # Before a node has an input, `$input` is what its flow was given.
+    # Within `prep`, `$input` is the input of the flow that contains the node.
     scope = PathScope(merged, frame.shared, frame.params.get("input"))
     if prep.input_map is not None:
         return {key: resolve(path, scope) for key, path in prep.input_map.items()}, merged
@@ -287,27 +290,30 @@ def resolve_input(frame: Frame) -> tuple[Any, Mapping[str, Any]]:
 
 
 def choose_action(frame: Frame, output: Any) -> str:
-    """The static action, else the text under `action_key`, else the default (R5.12)."""
+    """Return the static action, else the text at `action_key`, else the default (R5.12)."""
     node = frame.node
     return node.post.action_static or find_action(frame, output) or node.default_action or DEFAULT
 
 
 def find_action(frame: Frame, output: Any) -> str:
-    """The text that `action_key` names: in the output, else in the shared state; else empty."""
+    """Return the text that `action_key` names, or an empty text.
+
+    The key is searched in the output, then in the shared state.
+    """
     key = frame.node.post.action_key
     if not key:
         return ""
     if key.startswith("$"):
         scope = PathScope(frame.merged_params, frame.shared, frame.input)
-        places: tuple[Any, ...] = (resolve(parse_path(key), scope),)
+        candidates: tuple[Any, ...] = (resolve(parse_path(key), scope),)
     else:
         in_output = output.get(key) if isinstance(output, dict) else None
-        places = (in_output, frame.shared.get(key))
-    return next((found for found in places if is_action(found)), "")
+        candidates = (in_output, frame.shared.get(key))
+    return next((value for value in candidates if is_action(value)), "")
 
 
 def is_action(value: Any) -> TypeGuard[str]:
-    """Whether what somebody answered can be an action: a text, and no longer than a name."""
+    """Return whether a value can be an action: a non-empty text no longer than a name."""
     return isinstance(value, str) and 0 < len(value) <= NAME_LENGTH_MAX
 
 
@@ -323,17 +329,17 @@ def reads_shared(node: Node, key: str) -> bool:
 
 
 def _describe_prep(frame: Frame, path: tuple[str, ...], branch: Branch | None) -> dict[str, Any]:
-    """Where the input came from, and which branch or inner node it was for."""
-    told: dict[str, Any] = {}
+    """Describe where the input came from, and for which branch or inner node it was."""
+    described: dict[str, Any] = {}
     prep = frame.node.prep
     if prep.input_map is not None:
-        told["input_map"] = {key: source.text for key, source in prep.input_map.items()}
+        described["input_map"] = {key: source.text for key, source in prep.input_map.items()}
     elif prep.input_key is not None:
-        told["input_key"] = prep.input_key.text
+        described["input_key"] = prep.input_key.text
     if len(path) > 1:
-        told["sub"] = "/".join(path[1:])
+        described["sub"] = "/".join(path[1:])
     if branch is not None and frame.services:
-        told["branch"] = frame.services[branch.index]
+        described["branch"] = frame.services[branch.index]
     elif branch is not None and frame.items is not None:
-        told["index"] = branch.index
-    return told
+        described["index"] = branch.index
+    return described

@@ -1,7 +1,7 @@
-"""A state in the parts in which it is stored, and made again from them.
+"""Convert a state to the parts in which it is stored, and restore it from them.
 
-The cursor is small whatever the flow does: of ten thousand branches it says how many were launched.
-Which of those are done, and with what result, the node runs say.
+The cursor is small for every flow: of ten thousand branches it contains only how many were
+launched. The node runs show which of them are done, and with what result.
 """
 
 from collections.abc import Iterable, Mapping
@@ -26,7 +26,10 @@ from headway.core.run.status import RunStatus
 
 
 class StoredState(NamedTuple):
-    """Each is JSON. `frozen_input` is a list of one value, or None."""
+    """The stored parts of a state, as JSON values.
+
+    `frozen_input` is a list of one value, or None.
+    """
 
     cursor: Mapping[str, Any]
     shared: Mapping[str, Any]
@@ -35,7 +38,7 @@ class StoredState(NamedTuple):
 
 
 def to_cursor(state: FlowState) -> dict[str, Any]:
-    """What is stored with every commit."""
+    """Return the part of the state that is stored with every commit."""
     cursor: dict[str, Any] = {
         "frames": [_encode_frame(frame) for frame in state.frames],
         "rows": state.row_count,
@@ -47,9 +50,10 @@ def to_cursor(state: FlowState) -> dict[str, Any]:
 
 
 def first_row_needed(cursor: Mapping[str, Any]) -> int | None:
-    """The `seq` of the first node run that `load_state` must be given; those after it, too.
+    """Return the `seq` of the first node run that `load_state` needs, or None.
 
-    None: its node calls nobody, and it needs none.
+    `load_state` needs that row and all later ones. None means that the node makes no calls and
+    needs no rows.
     """
     frame = cursor["frames"][-1]
     return int(frame["since"]) + 1 if "launched" in frame else None
@@ -58,13 +62,13 @@ def first_row_needed(cursor: Mapping[str, Any]) -> int | None:
 def awaited_services(cursor: Mapping[str, Any]) -> set[str]:
     """Return the services for which calls of the run wait, without loading its state."""
     open_documents = cursor["frames"][-1].get("open", {}).values()
-    return {one["awaits"] for one in open_documents if "awaits" in one}
+    return {document["awaits"] for document in open_documents if "awaits" in document}
 
 
 def load_state(
     flow: Flow, params: Mapping[str, Any], stored: StoredState, rows: Iterable[NodeRun]
 ) -> FlowState:
-    """The state as it was when it was stored. What was under way then is called again, when woken.
+    """Restore the state as it was stored. Calls that were in flight are repeated on wake-up.
 
     `rows` are those from `first_row_needed` on, in order.
     """
@@ -79,8 +83,8 @@ def load_state(
         frozen_input=None if frozen is None else (frozen[0],),
     )
     params = dict(params)
-    shareds = [dict(stored.shared), *stored.inner_shared]
-    for document, shared in zip(cursor["frames"], shareds, strict=True):
+    shared_states = [dict(stored.shared), *stored.inner_shared]
+    for document, shared in zip(cursor["frames"], shared_states, strict=True):
         frame = _decode_frame(document, flow, params, shared, state)
         state.frames.append(frame)
         if frame.node.subflow is not None:
@@ -90,10 +94,10 @@ def load_state(
                 {**frame.merged_params, "input": frame.input} if has_input else frame.merged_params
             )
     frame = state.frames[-1]
-    rules = HANDLERS[frame.node.kind]
-    if frame.is_entered and isinstance(rules, CallHandler) and not state.is_over:
-        rules.resolve_branches(frame)
-        _restore_branches(frame, rules, rows, cursor["frames"][-1].get("open", {}))
+    handler = HANDLERS[frame.node.kind]
+    if frame.is_entered and isinstance(handler, CallHandler) and not state.is_over:
+        handler.resolve_branches(frame)
+        _restore_branches(frame, handler, rows, cursor["frames"][-1].get("open", {}))
     return state
 
 
@@ -113,14 +117,15 @@ def _encode_frame(frame: Frame) -> dict[str, Any]:
         document["launched"] = frame.launched_count
     if _has_branch_details(frame):
         open_documents = {
-            str(one.index): _encode_branch(frame, one) for one in frame.open_branches.values()
+            str(branch.index): _encode_branch(frame, branch)
+            for branch in frame.open_branches.values()
         }
-        document["open"] = {index: one for index, one in open_documents.items() if one}
+        document["open"] = {index: details for index, details in open_documents.items() if details}
     return document
 
 
 def _has_branch_details(frame: Frame) -> bool:
-    """Whether of a branch that is open there may be more to know than that it is."""
+    """Return whether an open branch may have details that the node runs do not contain."""
     node = frame.node
     if frame.has_tried_another_worker or (node.flow and node.timeout_ms):
         return True
@@ -128,10 +133,10 @@ def _has_branch_details(frame: Frame) -> bool:
 
 
 def _encode_branch(frame: Frame, branch: Branch) -> dict[str, Any]:
-    """What the node runs do not tell of it, which is mostly nothing."""
+    """Encode the details of a branch that the node runs do not contain. Usually empty."""
     document: dict[str, Any] = {}
     if frame.node.flow and frame.node.timeout_ms:
-        # A child run goes on while its parent is away, and so does its time.
+        # A child run continues while its parent is not executing, and so does its time limit.
         document["started"] = branch.started_at
     if branch.is_awaiting_callee:
         document |= {"started": branch.started_at, "at": branch.call_at, "untaken": True}
@@ -174,10 +179,10 @@ def _decode_frame(
 
 
 def _restore_branches(
-    frame: Frame, rules: CallHandler, rows: Iterable[NodeRun], documents: Mapping[str, Any]
+    frame: Frame, handler: CallHandler, rows: Iterable[NodeRun], documents: Mapping[str, Any]
 ) -> None:
-    """Which branches are done, which have failed, and which are to be called: again, or at last."""
-    failed: dict[int, NodeRun] = {}
+    """Restore which branches are done, have failed, or are to be called (again)."""
+    failed_rows: dict[int, NodeRun] = {}
     for row in rows:
         if row.branch is None:
             continue
@@ -188,18 +193,18 @@ def _restore_branches(
             frame.errors[row.branch] = row.error
             frame.result_byte_count += branch_byte_count(None, row.error)
         else:
-            failed[row.branch] = row
+            failed_rows[row.branch] = row
     for index in range(frame.launched_count):
         if index in frame.results or index in frame.errors:
             continue
-        lost = failed.get(index)
-        try_no = 1 if lost is None else lost.attempt + 1
-        call_at = LONG_AGO  # It was called, and is to be called again at once.
-        if lost is not None:
-            call_at = Instant(lost.finished_at + frame.node.wait_ms * MILLISECOND)
+        failed_row = failed_rows.get(index)
+        try_no = 1 if failed_row is None else failed_row.attempt + 1
+        call_at = LONG_AGO  # The call was in flight, so it is repeated at once.
+        if failed_row is not None:
+            call_at = Instant(failed_row.finished_at + frame.node.wait_ms * MILLISECOND)
         branch = _decode_branch(frame, index, try_no, call_at, documents.get(str(index), {}))
         frame.open_branches[index] = branch
-        rules.set_alarm(frame, branch)
+        handler.set_alarm(frame, branch)
 
 
 def _decode_branch(

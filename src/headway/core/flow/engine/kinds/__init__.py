@@ -1,16 +1,17 @@
-"""The kinds of nodes: a file each, and this table. To add a kind is to add both."""
+"""The kinds of nodes and their handlers.
+
+To add a kind, add a handler class, usually in its own file here, and an entry in this table.
+"""
 
 from collections.abc import Mapping
 from typing import Final
 
 from headway.core.flow.definition.definition import Kind
+from headway.core.flow.engine.calls import SingleCallHandler
 from headway.core.flow.engine.kinds.approval import ApprovalHandler
 from headway.core.flow.engine.kinds.choice import ChoiceHandler
-from headway.core.flow.engine.kinds.executor import ExecutorHandler
 from headway.core.flow.engine.kinds.fail import FailHandler
-from headway.core.flow.engine.kinds.flow_ref import FlowRefHandler
 from headway.core.flow.engine.kinds.foreach import ForeachHandler
-from headway.core.flow.engine.kinds.local import LocalHandler
 from headway.core.flow.engine.kinds.parallel import ParallelHandler
 from headway.core.flow.engine.kinds.subflow import SubflowHandler
 from headway.core.flow.engine.kinds.timer import TimerHandler
@@ -18,9 +19,9 @@ from headway.core.flow.engine.kinds.wait_event import WaitEventHandler
 from headway.core.flow.engine.node_handler import NodeHandler
 
 HANDLERS: Final[Mapping[Kind, NodeHandler]] = {
-    Kind.EXECUTOR: ExecutorHandler(),
-    Kind.LOCAL: LocalHandler(),
-    Kind.FLOW_REF: FlowRefHandler(),
+    Kind.EXECUTOR: SingleCallHandler("service"),
+    Kind.LOCAL: SingleCallHandler("function"),
+    Kind.FLOW_REF: SingleCallHandler("flow"),
     Kind.CHOICE: ChoiceHandler(),
     Kind.PARALLEL: ParallelHandler(),
     Kind.FOREACH: ForeachHandler(),
@@ -30,3 +31,9 @@ HANDLERS: Final[Mapping[Kind, NodeHandler]] = {
     Kind.APPROVAL: ApprovalHandler(),
     Kind.FAIL: FailHandler(),
 }
+"""The handler of each kind.
+
+`executor` calls a service that a worker offers. `local` calls a Python function that is registered
+in the process that drives the task. `flow_ref` runs another published flow as a child, whose final
+shared state is the result.
+"""

@@ -1,4 +1,7 @@
-"""`approval`: waits for a person's yes, no, or word, at what `params.approval_key` points at."""
+"""The kind `approval`: wait for a person's answer at the path in `params.approval_key`.
+
+The answer is true, false, or the name of an action.
+"""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -17,24 +20,30 @@ class ApprovalHandler(WaitHandler):
     state_prefix = "ap"
     key_param = "approval_key"
 
-    def check_path(self, path: Path, place: str, report: Diagnostics) -> None:
-        if path.shared_key is not None and path.exact_key is None:
-            key = quote_text(path.shared_key)
-            problem = f"is within {key}: nobody can approve it; a signal must bring all of {key}"
-            report.add_warning(place, problem)
+    def check_path(self, awaited: Path, path: str, diagnostics: Diagnostics) -> None:
+        if awaited.shared_key is not None and awaited.exact_key is None:
+            key = quote_text(awaited.shared_key)
+            problem = (
+                f"is within {key}, so `approve` cannot answer it;"
+                f" send a signal that sets the whole of {key}"
+            )
+            diagnostics.add_warning(path, problem)
 
     def has_arrived(self, value: Any) -> bool:
         return value is not None and value != ""
 
-    def complete(self, walk: StepContext, frame: Frame, value: Any) -> None:
-        """As of every node `action_static` and `action_key` go first; then the answer itself."""
+    def complete(self, context: StepContext, frame: Frame, value: Any) -> None:
+        """Choose the action: `action_static`, then `action_key`, then the answer itself."""
         static = frame.node.post.action_static
         action = static or find_action(frame, value) or to_action(value)
-        walk.succeed(frame, value, action=action)
+        context.succeed(frame, value, action=action)
 
 
 def to_action(value: Any) -> str | None:
-    """What an answer means: a boolean, one under `approved`, or the action itself."""
+    """Return the action of an answer: a boolean, an object with `approved`, or an action name.
+
+    Return None if the answer names no action.
+    """
     if isinstance(value, Mapping):
         value = value.get("approved")
     if isinstance(value, bool):

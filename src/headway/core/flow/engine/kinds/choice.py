@@ -1,4 +1,4 @@
-"""`choice`: the first case that holds gives the action. The output is the input."""
+"""The kind `choice`: the first true case gives the action. The output is the input."""
 
 from headway.core.flow.definition.definition import Node
 from headway.core.flow.definition.diagnostics import Diagnostics, join_path
@@ -9,14 +9,15 @@ from headway.core.flow.engine.step_context import StepContext
 
 
 class ChoiceHandler(NodeHandler):
-    def check(self, node: Node, place: str, report: Diagnostics) -> None:
+    def check(self, node: Node, path: str, diagnostics: Diagnostics) -> None:
         if not node.choice_cases:
-            report.add_warning(
-                join_path(place, "choice_cases"), "is empty: the default is always taken"
+            diagnostics.add_warning(
+                join_path(path, "choice_cases"),
+                "is empty, so the default action is always taken; add a case",
             )
 
-    def enter(self, walk: StepContext, frame: Frame) -> None:
+    def enter(self, context: StepContext, frame: Frame) -> None:
         scope = PathScope(frame.merged_params, frame.shared, frame.input)
         cases = frame.node.choice_cases
         action = next((case.action for case in cases if case.expr.evaluate(scope)), None)
-        walk.succeed(frame, frame.input, action=action)
+        context.succeed(frame, frame.input, action=action)

@@ -1,4 +1,4 @@
-"""The node kind `fail` fails the task with a message and a code from the definition."""
+"""The kind `fail`: fail the task with a message and a code from the definition."""
 
 import json
 from typing import Any, Final
@@ -18,39 +18,43 @@ CODE: Final = "code"
 
 
 class FailHandler(NodeHandler):
-    """It ends the whole task, also from within a subflow. It has no edges."""
+    """Ends the whole task, also from within a subflow. A `fail` node has no edges."""
 
-    def check(self, node: Node, place: str, report: Diagnostics) -> None:
-        params_place = join_path(place, "params")
+    def check(self, node: Node, path: str, diagnostics: Diagnostics) -> None:
+        params_path = join_path(path, "params")
         message, code = node.params.get(MESSAGE), node.params.get(CODE, "")
         if not isinstance(message, str) or not message:
-            report.add_error(join_path(params_place, MESSAGE), "must be a text, or a path to one")
+            diagnostics.add_error(
+                join_path(params_path, MESSAGE), "must be text, or a path to text"
+            )
         elif is_reference(message):
             try:
                 parse_path(message)
             except BadPath as error:
-                report.add_error(join_path(params_place, MESSAGE), str(error))
+                diagnostics.add_error(join_path(params_path, MESSAGE), str(error))
         if not isinstance(code, str) or len(code) > NAME_LENGTH_MAX:
-            problem = f"must be a text of at most {NAME_LENGTH_MAX} characters"
-            report.add_error(join_path(params_place, CODE), problem)
+            problem = f"must be text of at most {NAME_LENGTH_MAX} characters"
+            diagnostics.add_error(join_path(params_path, CODE), problem)
         if node.edges:
-            report.add_warning(place, "ends the task: the edges that leave it are never followed")
+            diagnostics.add_warning(
+                path, "ends the task, so its edges are never followed; remove them"
+            )
 
-    def enter(self, walk: StepContext, frame: Frame) -> None:
-        # Only the node's own parameters: a task may use `message` for something else.
+    def enter(self, context: StepContext, frame: Frame) -> None:
+        # Only the node's own parameters count: a task may use `message` for something else.
         params = frame.node.params
         scope = PathScope(frame.merged_params, frame.shared, frame.input)
         error = _resolve_message(params[MESSAGE], scope)
-        path = walk.path_of(frame)
-        walk.record(frame, NodeRunStatus.ERROR, error=error)
-        walk.finish(RunStatus.FAILED, error)
-        walk.state.error_code = params.get(CODE, "")
-        walk.state.failed_path = path
+        path = context.path_of(frame)
+        context.record(frame, NodeRunStatus.ERROR, error=error)
+        context.finish(RunStatus.FAILED, error)
+        context.state.error_code = params.get(CODE, "")
+        context.state.failed_path = path
 
 
-def _resolve_message(given: str, scope: PathScope) -> str:
-    found: Any = resolve(parse_path(given), scope) if is_reference(given) else given
-    if found is None or found == "":
+def _resolve_message(message: str, scope: PathScope) -> str:
+    value: Any = resolve(parse_path(message), scope) if is_reference(message) else message
+    if value is None or value == "":
         return UNSPECIFIED_ERROR
-    text = found if isinstance(found, str) else json.dumps(found, ensure_ascii=False)
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
     return text[:ERROR_LENGTH_MAX]

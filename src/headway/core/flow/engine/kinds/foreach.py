@@ -1,4 +1,4 @@
-"""`foreach`: a service, a function or a child run for each item of a list."""
+"""The kind `foreach`: call a service, a function or a flow for each item of a list."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -15,15 +15,13 @@ ITEM_COUNT_MAX: Final = 100_000
 class ForeachHandler(FanOutHandler):
     state_prefix = "fe"
 
-    def check(self, node: Node, place: str, report: Diagnostics) -> None:
-        named = [name for name in (node.service, node.function, node.flow) if name]
-        if len(named) != 1:
-            report.add_error(
-                place, "a node of kind foreach needs one of service, function and flow"
-            )
+    def check(self, node: Node, path: str, diagnostics: Diagnostics) -> None:
+        callees = [name for name in (node.service, node.function, node.flow) if name]
+        if len(callees) != 1:
+            diagnostics.add_error(path, "must have exactly one of service, function and flow")
         if not has_prep(node):
-            report.add_error(
-                join_path(place, "prep"), "is missing; it says where the list comes from"
+            diagnostics.add_error(
+                join_path(path, "prep"), "is missing; set input_key to the path of the list"
             )
 
     def resolve_branches(self, frame: Frame) -> None:

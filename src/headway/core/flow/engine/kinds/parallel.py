@@ -1,4 +1,4 @@
-"""`parallel`: the same input to several services."""
+"""The kind `parallel`: call several services with the same input."""
 
 from typing import Any, Final
 
@@ -12,16 +12,20 @@ from headway.core.flow.engine.state import Frame
 class ParallelHandler(FanOutHandler):
     state_prefix = "pl"
 
-    def check(self, node: Node, place: str, report: Diagnostics) -> None:
+    def check(self, node: Node, path: str, diagnostics: Diagnostics) -> None:
         if "" in node.parallel_services:
-            report.add_error(join_path(place, "parallel_services"), "must not have an empty name")
+            diagnostics.add_error(
+                join_path(path, "parallel_services"), "must not contain an empty name"
+            )
         if node.parallel_services:
             return
-        services_place = join_path(join_path(place, "params"), "services")
+        services_path = join_path(join_path(path, "params"), "services")
         if "services" not in node.params:
-            report.add_warning(services_place, "is missing: the run's parameters must have it")
+            diagnostics.add_warning(
+                services_path, "is missing; set it, or pass it with the parameters of every task"
+            )
         elif not _are_services(node.params["services"]):
-            report.add_error(services_place, _SERVICES_PROBLEM)
+            diagnostics.add_error(services_path, _SERVICES_PROBLEM)
 
     def resolve_branches(self, frame: Frame) -> None:
         services = frame.node.parallel_services or frame.merged_params.get("services")

@@ -1,4 +1,4 @@
-"""`subflow`: a graph within the graph, with a shared state of its own, which is its output."""
+"""The kind `subflow`: a graph within the graph. Its own shared state is its output."""
 
 from headway.core.flow.definition.definition import Node
 from headway.core.flow.definition.diagnostics import Diagnostics, join_path
@@ -10,24 +10,27 @@ from headway.core.ids import Instant
 
 
 class SubflowHandler(NodeHandler):
-    """Its end is `Walk`'s affair, as the end of any flow; its run state is `run_state.py`'s."""
+    """Starts the subflow and enforces its timeout.
+
+    `StepContext` ends it, as it ends any flow. `run_state.py` builds its run state.
+    """
 
     state_prefix = "sf"
 
-    def check(self, node: Node, place: str, report: Diagnostics) -> None:
+    def check(self, node: Node, path: str, diagnostics: Diagnostics) -> None:
         if node.subflow is None:
-            report.add_error(
-                join_path(place, "subflow"), "is missing; a node of kind subflow needs it"
+            diagnostics.add_error(
+                join_path(path, "subflow"), "is missing; a node of kind subflow needs it"
             )
 
-    def enter(self, walk: StepContext, frame: Frame) -> None:
+    def enter(self, context: StepContext, frame: Frame) -> None:
         node = frame.node
         assert node.subflow is not None
         if node.timeout_ms:
-            frame.ends_at = Instant(walk.now + node.timeout_ms * MILLISECOND)
-        walk.push_subflow(frame, node.subflow)
+            frame.ends_at = Instant(context.now + node.timeout_ms * MILLISECOND)
+        context.push_subflow(frame, node.subflow)
 
-    def handle_wake(self, walk: StepContext, frame: Frame) -> None:
-        if frame.ends_at is not None and frame.ends_at <= walk.now:
-            walk.drop_inner_frames(frame)
-            walk.fail_try(frame, TIMEOUT)
+    def handle_wake(self, context: StepContext, frame: Frame) -> None:
+        if frame.ends_at is not None and frame.ends_at <= context.now:
+            context.drop_inner_frames(frame)
+            context.fail_try(frame, TIMEOUT)

@@ -1,4 +1,7 @@
-"""`timer`: goes on after `params.delay_ms`, never earlier (I18). The output is the input."""
+"""The kind `timer`: continue after `params.delay_ms`, never earlier (I18).
+
+The output is the input.
+"""
 
 from collections.abc import Mapping
 from typing import Any
@@ -14,27 +17,29 @@ from headway.core.ids import Instant
 class TimerHandler(NodeHandler):
     state_prefix = "tm"
 
-    def check(self, node: Node, place: str, report: Diagnostics) -> None:
-        check_delay_ms(node, "delay_ms", place, report)
+    def check(self, node: Node, path: str, diagnostics: Diagnostics) -> None:
+        check_delay_ms(node, "delay_ms", path, diagnostics)
         if "delay_ms" not in node.params:
-            at = join_path(join_path(place, "params"), "delay_ms")
-            report.add_warning(at, "is missing: the run's parameters must have it")
+            delay_path = join_path(join_path(path, "params"), "delay_ms")
+            diagnostics.add_warning(
+                delay_path, "is missing; set it, or pass it with the parameters of every task"
+            )
 
-    def enter(self, walk: StepContext, frame: Frame) -> None:
+    def enter(self, context: StepContext, frame: Frame) -> None:
         try:
             delay_ms = read_delay_ms(frame.merged_params, "delay_ms")
         except ValueError as error:
-            walk.fail_try(frame, str(error), is_final=True)
+            context.fail_try(frame, str(error), is_final=True)
             return
         if delay_ms is None:
-            walk.fail_try(frame, "no delay_ms", is_final=True)
+            context.fail_try(frame, "no delay_ms", is_final=True)
             return
-        frame.ends_at = Instant(walk.now + round(delay_ms * MILLISECOND))
-        self.handle_wake(walk, frame)
+        frame.ends_at = Instant(context.now + round(delay_ms * MILLISECOND))
+        self.handle_wake(context, frame)
 
-    def handle_wake(self, walk: StepContext, frame: Frame) -> None:
-        if frame.ends_at is not None and frame.ends_at <= walk.now:
-            walk.succeed(frame, frame.input)
+    def handle_wake(self, context: StepContext, frame: Frame) -> None:
+        if frame.ends_at is not None and frame.ends_at <= context.now:
+            context.succeed(frame, frame.input)
 
     def run_state(self, frame: Frame) -> Mapping[str, Any]:
         return {"start": frame.entered_at // MILLISECOND}

@@ -1,4 +1,4 @@
-"""`wait_event`: waits until the value that `params.signal_key` points at is there."""
+"""The kind `wait_event`: wait until there is a value at the path in `params.signal_key`."""
 
 from typing import Any
 
