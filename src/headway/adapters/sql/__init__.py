@@ -1,1 +1,1 @@
-"""SQLite, PostgreSQL and MariaDB/MySQL."""
+"""The store on SQLite, PostgreSQL and MariaDB/MySQL."""

@@ -1,7 +1,7 @@
-"""What a writer says to other processes when it commits: who it is, and which events are new.
+"""The notice that a writer sends to other processes with its commit.
 
-It travels with the commit, is some sixty bytes long whatever the batch, and only says where to
-look: the events themselves are in the database.
+A notice contains the writer's id and the range of the new events, about sixty bytes whatever the
+size of the batch. The events themselves are read from the database.
 """
 
 from collections.abc import Sequence
@@ -21,18 +21,21 @@ class Notice(NamedTuple):
 
 
 def encode_notice(writer_id: str, events: Sequence[Event]) -> str | None:
-    """The notice of a batch with these events; a batch without any is nobody's business."""
+    """Return the notice of a batch with these events, or None if the batch has no events."""
     if not events:
         return None
     return f"{writer_id} {events[0].seq} {events[-1].seq}"
 
 
 def parse_notice(text: str) -> Notice | None:
-    """None when it is none of ours: whoever may use the database may write to the channel."""
-    words = text.split(" ")
-    if len(words) != FIELD_COUNT or not (_is_seq(words[1]) and _is_seq(words[2])):
+    """Return the notice in `text`, or None if it is not a notice of headway's.
+
+    Every program that may use the database may also write to the channel.
+    """
+    fields = text.split(" ")
+    if len(fields) != FIELD_COUNT or not (_is_seq(fields[1]) and _is_seq(fields[2])):
         return None
-    return Notice(words[0], int(words[1]), int(words[2]))
+    return Notice(fields[0], int(fields[1]), int(fields[2]))
 
 
 def _is_seq(text: str) -> bool:

@@ -1,7 +1,8 @@
-"""Hears what other processes commit, on PostgreSQL: a connection of its own, and LISTEN.
+"""Receive the events that other processes commit, on PostgreSQL.
 
-Hints only make it fast. While the connection is away nothing is heard, and whoever listens finds
-out by looking, as on a database that cannot speak.
+The listener has a connection of its own, on which it executes LISTEN. Notices only reduce latency.
+While the connection is lost no notices arrive, and the listeners find new events by polling, as on
+a database without notifications.
 """
 
 import asyncio
@@ -20,31 +21,31 @@ from headway.log import event_log
 
 PAGE_EVENT_COUNT: Final = 200
 UNREAD_COUNT_MAX: Final = 10_000
-# While much is said, it is read a hundred times a second, and not word by word.
+# While many notices arrive, their events are read a hundred times per second, not once per notice.
 READ_PAUSE_S: Final = 0.01
-# A connection that only listens would never find out that its server is gone.
+# A connection that only listens would never detect that its server is gone.
 PING_S: Final = 5.0
 RECONNECT_DELAY_S: Final = 1.0
-# What is said to a paused process waits at the server, in a transaction that keeps VACUUM from its
-# work. After this time the server ends it.
+# Notices to a paused process wait at the server, in a transaction that holds back VACUUM. After
+# this time the server ends the connection.
 TCP_USER_TIMEOUT_MS: Final = 30_000
 CONNECTION_ERRORS: Final[tuple[type[Exception], ...]] = (
     *PostgresDriver.errors,
     DatabaseUnavailable,
 )
 _EVENTS: Final = """
-SELECT found.* FROM unnest($1::bigint[], $2::bigint[]) AS said (first_seq, last_seq),
+SELECT event.* FROM unnest($1::bigint[], $2::bigint[]) AS span (first_seq, last_seq),
 LATERAL (
     SELECT seq, run_id, run_seq, key, lane, type, payload, at FROM events
-    WHERE seq BETWEEN said.first_seq AND said.last_seq AND seq > $3 ORDER BY seq LIMIT $4
-) AS found ORDER BY found.seq LIMIT $4
+    WHERE seq BETWEEN span.first_seq AND span.last_seq AND seq > $3 ORDER BY seq LIMIT $4
+) AS event ORDER BY event.seq LIMIT $4
 """
 
 log = event_log(__name__)
 
 
 class NotifyListener:
-    """Listens from `start` to `close`, in the event loop that started it; reconnects by itself."""
+    """Listens from `start` to `close` in the event loop that started it, and reconnects."""
 
     def __init__(
         self,
@@ -53,7 +54,7 @@ class NotifyListener:
         writer_id: str,
         on_events: Callable[[Sequence[Event]], None],
     ) -> None:
-        """`tell` is called with the events of others; those of `writer_id` are known already."""
+        """Call `on_events` with the events of every writer except `writer_id`."""
         self._connector = connector
         self._writer_id = writer_id
         self._on_events = on_events
@@ -61,12 +62,12 @@ class NotifyListener:
         self._wake = asyncio.Event()
         self._unread_ranges: deque[tuple[int, int]] = deque(maxlen=UNREAD_COUNT_MAX)
         self._notified_seq: int | None = None
-        """Up to here all is told or about to be; None before the first connection."""
+        """All events up to this one are delivered or queued. None before the first connection."""
 
     def start(self) -> None:
-        """Does nothing when it listens already."""
+        """Start listening. Do nothing if the listener was started before."""
         if self._task is None:
-            self._task = asyncio.create_task(self._run(), name="headway-ear")
+            self._task = asyncio.create_task(self._run(), name="headway-notify-listener")
 
     async def close(self) -> None:
         if self._task is not None:
@@ -74,24 +75,24 @@ class NotifyListener:
             await asyncio.wait([self._task])
 
     async def _run(self) -> None:
-        is_told = False
-        while True:  # Until it is closed.
+        is_loss_logged = False
+        while True:  # Until `close` cancels the task.
             try:
                 connection = await self._connector.connect(Purpose.READ)
-                is_told = False
+                is_loss_logged = False
                 try:
                     await self._listen(connection)
                 finally:
                     connection.terminate()
                 self._connector.note_disconnect()
             except CONNECTION_ERRORS as error:
-                if not is_told:
-                    log.warning("hints_lost", extra={"reason": str(error)})
-                is_told = True
+                if not is_loss_logged:
+                    log.warning("notify_connection_lost", extra={"reason": str(error)})
+                is_loss_logged = True
             await asyncio.sleep(RECONNECT_DELAY_S)
 
     async def _listen(self, connection: RawConnection) -> None:
-        """Until the connection breaks, or leads to a node that is no longer ours."""
+        """Listen until the connection breaks or its node is no longer the primary."""
         connection.add_termination_listener(lambda _: self._wake.set())
         async with asyncio.timeout(PING_S):
             await connection.execute(f"SET tcp_user_timeout = {TCP_USER_TIMEOUT_MS}")
@@ -107,7 +108,7 @@ class NotifyListener:
                     await self._wake.wait()
 
     async def _catch_up(self, connection: RawConnection) -> None:
-        """What was committed while nobody listened was not said."""
+        """Queue the events that were committed while no connection was listening."""
         seq = await connection.fetchval("SELECT seq FROM stream WHERE id = 1")
         if self._notified_seq is not None and self._notified_seq < seq:
             self._unread_ranges.append((self._notified_seq + 1, seq))
@@ -123,18 +124,21 @@ class NotifyListener:
             self._wake.set()
 
     async def _read_events(self, connection: RawConnection) -> None:
-        """Tell what is unread; or, when there is nothing, ask whether the server is there."""
-        said = list(self._unread_ranges)
+        """Deliver the unread events. If there are none, check that the server answers."""
+        ranges = list(self._unread_ranges)
         self._unread_ranges.clear()
-        if not said:
+        if not ranges:
             await connection.execute("SELECT 1")
             return
-        first, last = zip(*said, strict=True)
-        after_seq, is_more = 0, True
-        while is_more:  # Until the last page: what is said meanwhile waits for the next call.
-            rows = await connection.fetch(_EVENTS, first, last, after_seq, PAGE_EVENT_COUNT)
-            is_more = len(rows) == PAGE_EVENT_COUNT
+        first_seqs, last_seqs = zip(*ranges, strict=True)
+        after_seq, has_more = 0, True
+        # Until the last page. Notices that arrive in the meantime wait for the next call.
+        while has_more:
+            rows = await connection.fetch(
+                _EVENTS, first_seqs, last_seqs, after_seq, PAGE_EVENT_COUNT
+            )
+            has_more = len(rows) == PAGE_EVENT_COUNT
             if rows:
                 after_seq = rows[-1]["seq"]
-                # As after a commit of this process: a listener that fails is not our affair.
+                # As after a commit of this process: an error in a callback must not end this task.
                 asyncio.get_running_loop().call_soon(self._on_events, [Event(*row) for row in rows])

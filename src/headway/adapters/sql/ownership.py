@@ -42,16 +42,16 @@ SIGNATURE: Final = frozenset({"cluster_id", "epoch", "seq"})
 # PostgreSQL's information_schema hides tables that the role may not use.
 _COLUMNS: Final = {
     "sqlite": """
-        SELECT found.name, field.name FROM sqlite_master AS found
-        JOIN pragma_table_info(found.name) AS field
-        WHERE found.type IN ('table', 'view') AND found.name IN :names
-        ORDER BY found.name, field.cid""",
+        SELECT item.name, field.name FROM sqlite_master AS item
+        JOIN pragma_table_info(item.name) AS field
+        WHERE item.type IN ('table', 'view') AND item.name IN :names
+        ORDER BY item.name, field.cid""",
     "postgresql": """
-        SELECT found.relname, field.attname FROM pg_class AS found
-        JOIN pg_attribute AS field ON field.attrelid = found.oid
-        WHERE found.relname IN :names AND found.relkind IN ('r', 'p', 'v', 'm', 'f')
-        AND pg_table_is_visible(found.oid) AND field.attnum > 0 AND NOT field.attisdropped
-        ORDER BY found.relname, field.attnum""",
+        SELECT item.relname, field.attname FROM pg_class AS item
+        JOIN pg_attribute AS field ON field.attrelid = item.oid
+        WHERE item.relname IN :names AND item.relkind IN ('r', 'p', 'v', 'm', 'f')
+        AND pg_table_is_visible(item.oid) AND field.attnum > 0 AND NOT field.attisdropped
+        ORDER BY item.relname, field.attnum""",
     "mysql": """
         SELECT table_name, column_name FROM information_schema.columns
         WHERE table_schema = DATABASE() AND table_name IN :names
@@ -66,10 +66,10 @@ def read_columns(connection: sa.Connection) -> Columns:
     """Return the columns of all tables with headway's names, also of another program's."""
     dialect = "mysql" if connection.dialect.name == "mariadb" else connection.dialect.name
     query = sa.text(_COLUMNS[dialect]).bindparams(sa.bindparam("names", expanding=True))
-    found: dict[str, list[str]] = {}
+    columns: dict[str, list[str]] = {}
     for table, column in connection.execute(query, {"names": [*OWN_COLUMNS, VERSION_TABLE]}):
-        found.setdefault(table.lower(), []).append(column.lower())
-    return found
+        columns.setdefault(table.lower(), []).append(column.lower())
+    return columns
 
 
 def read_revision(connection: sa.Connection, columns: Columns) -> str | None:
@@ -98,9 +98,9 @@ def find_foreign(columns: Columns, revision: str | None, *, known: Sequence[str]
         return f"its {VERSION_TABLE} records revision {revision!r}, but it lacks headway's tables"
     strange = [
         name
-        for name, found in columns.items()
+        for name, names in columns.items()
         if name in OWN_COLUMNS
-        and not FIRST_COLUMNS[name] <= _to_current_names(name, found) <= OWN_COLUMNS[name]
+        and not FIRST_COLUMNS[name] <= _to_current_names(name, names) <= OWN_COLUMNS[name]
     ]
     if not strange:
         return None

@@ -1,6 +1,7 @@
-"""The schema's version: verified at start, moved forward by `headway db upgrade`, never backwards.
+"""Check the revision of the schema at start, and upgrade it.
 
-SQLite is brought up to date at start, through the same chain, after a copy of the file.
+The schema of a server is upgraded by `headway db upgrade`. The schema of a SQLite file is upgraded
+at start, by the same migrations, after a copy of the file was made. There are no downgrades.
 """
 
 import asyncio
@@ -40,7 +41,7 @@ LOCK_WAIT_S: Final = 60
 
 
 async def prepare_schema(database: Database, address: Address) -> None:
-    """At start: SQLite is created or upgraded; of any other database the version is verified."""
+    """Create or upgrade the schema of SQLite; only check the revision on a server."""
     if database.driver == "sqlite":
         await upgrade_schema(database, address)
     else:
@@ -48,41 +49,40 @@ async def prepare_schema(database: Database, address: Address) -> None:
 
 
 async def check_schema(database: Database, address: Address) -> str:
-    """The version that is there, if it is the program's own; else SchemaMismatch."""
-    found = None
+    """Return the revision of the schema. Raise SchemaMismatch if it is not the newest one."""
+    revision = None
     path = address.file
     with translate_errors(address):
-        # A file that is not there yet is not made by looking for it.
+        # The check must not create a missing file.
         if path is None or await asyncio.to_thread(has_headway_tables, path):
             async with database.open_session() as session:
-                found = await session.run_sync(_find_revision, address)
+                revision = await session.run_sync(_find_revision, address)
     newest = _known_revisions()[-1]
-    if found is None:
+    if revision is None:
         raise SchemaMismatch(
             f"the database {address.display} has no headway schema", remedy=UPGRADE_COMMAND
         )
-    if found != newest:
+    if revision != newest:
         raise SchemaMismatch(
-            f"the schema of {address.display} is at {found}, this program needs {newest}",
+            f"the schema of {address.display} is at {revision}, this program needs {newest}",
             remedy=UPGRADE_COMMAND,
         )
     return newest
 
 
 async def upgrade_schema(database: Database, address: Address) -> str:
-    """Run the migrations that are missing, once, under a lock; the version that is there then."""
+    """Run the missing migrations under a lock, and return the resulting revision."""
     path = address.file
     newest = _known_revisions()[-1]
     with translate_errors(address):
         if path is not None:
-            await asyncio.to_thread(
-                has_headway_tables, path
-            )  # Another's is refused before it is touched.
+            # Refuse another program's file before anything is changed.
+            await asyncio.to_thread(has_headway_tables, path)
         async with _open_locked(database, address) as connection:
-            found = await connection.run_sync(_find_revision, address)
-            if found != newest:
-                if found is not None and path is not None:
-                    await asyncio.to_thread(_copy_file, path, found)
+            revision = await connection.run_sync(_find_revision, address)
+            if revision != newest:
+                if revision is not None and path is not None:
+                    await asyncio.to_thread(_copy_file, path, revision)
                 await connection.run_sync(_run_migrations)
                 if database.driver == "sqlite":
                     await connection.execute(sa.text(f"PRAGMA application_id = {APPLICATION_ID}"))
@@ -92,32 +92,32 @@ async def upgrade_schema(database: Database, address: Address) -> str:
 
 @contextmanager
 def translate_errors(address: Address) -> Iterator[None]:
-    """One sentence for a file that SQLite cannot use, a full disk, a role without rights."""
+    """Translate driver errors to ConfigurationError: unusable file, full disk, missing rights."""
     try:
         yield
     except sa.exc.DBAPIError as error:
         if isinstance(error.orig, sqlite3.Error):
             raise ConfigurationError(explain_error(error.orig, address.database)) from error
         raise ConfigurationError(
-            f"the schema of {address.display} cannot be read or made: {_driver_message(error)}"
+            f"the schema of {address.display} cannot be read or created: {_driver_message(error)}"
         ) from error
     except sqlite3.Error as error:
         raise ConfigurationError(explain_error(error, address.database)) from error
 
 
 def _driver_message(error: sa.exc.DBAPIError) -> str:
-    """The server's own words: the last argument of the driver's own error, on every driver."""
+    """Return the server's message: with every driver, the last argument of its error."""
     assert error.orig is not None
     driver_error = error.orig.__cause__ or error.orig
-    words = driver_error.args[-1] if driver_error.args else type(driver_error).__name__
-    return str(words)
+    message = driver_error.args[-1] if driver_error.args else type(driver_error).__name__
+    return str(message)
 
 
 @asynccontextmanager
 async def _open_locked(database: Database, address: Address) -> AsyncIterator[AsyncConnection]:
-    """A connection that may write, while nobody else upgrades the same database."""
+    """Open a connection that may write, under a lock that other upgrades also need."""
     path = address.file
-    gate = None if path is None else await asyncio.to_thread(_acquire_file_lock, path)
+    file_lock = None if path is None else await asyncio.to_thread(_acquire_file_lock, path)
     try:
         async with database.open_write_session() as connection:
             if database.driver == "postgres":
@@ -139,23 +139,23 @@ async def _open_locked(database: Database, address: Address) -> AsyncIterator[As
             else:
                 yield connection
     finally:
-        if gate is not None:
-            gate.release()
-            gate.close()
+        if file_lock is not None:
+            file_lock.release()
+            file_lock.close()
 
 
 def _acquire_file_lock(path: Path) -> FileLock:
     create_private_file(path)
-    gate_path = Path(f"{path}{LOCK_SUFFIX}")
+    lock_path = Path(f"{path}{LOCK_SUFFIX}")
     try:
-        gate = FileLock(gate_path)
+        file_lock = FileLock(lock_path)
     except OSError as error:
         raise ConfigurationError(
-            f"the file {str(gate_path)!r} cannot be made ({error.strerror}); "
+            f"the file {str(lock_path)!r} cannot be created ({error.strerror}); "
             "let headway write to the folder of its database"
         ) from error
-    gate.acquire()
-    return gate
+    file_lock.acquire()
+    return file_lock
 
 
 def _version_folders() -> list[Path]:
@@ -163,7 +163,7 @@ def _version_folders() -> list[Path]:
 
 
 def _known_revisions() -> list[str]:
-    """Those that this program knows, oldest first: `m0001_runs.py` leads to revision 0001."""
+    """Return this program's revisions, oldest first. `m0001_runs.py` leads to revision 0001."""
     files = (file for folder in _version_folders() for file in folder.glob("m*.py"))
     return sorted(file.name[1:5] for file in files)
 
@@ -175,20 +175,20 @@ def _find_revision(connection: sa.Connection, address: Address) -> str | None:
     headway's.
     """
     columns = read_columns(connection)
-    found = read_revision(connection, columns)
-    known = _known_revisions()
-    evidence = find_foreign(columns, found, known=known)
+    revision = read_revision(connection, columns)
+    own_revisions = _known_revisions()
+    evidence = find_foreign(columns, revision, known=own_revisions)
     if evidence is not None:
         raise ForeignDatabase(address.display, evidence)
-    if found is not None and found not in known:
+    if revision is not None and revision not in own_revisions:
         raise SchemaMismatch(
-            f"the schema of {address.display} is at {found}, which is newer than this program"
+            f"the schema of {address.display} is at {revision}, which is newer than this program"
         )
-    return found
+    return revision
 
 
 def _copy_file(path: Path, revision: str) -> None:
-    """A copy of the state before the migration, beside the file."""
+    """Write a copy of the file before the migration to the same folder."""
     copy = path.with_name(f"{path.name}.before-{revision}")
     create_private_file(copy)
     with closing(sqlite3.connect(path)) as source, closing(sqlite3.connect(copy)) as target:
@@ -196,7 +196,7 @@ def _copy_file(path: Path, revision: str) -> None:
 
 
 def _run_migrations(connection: sa.Connection) -> None:
-    # Only who migrates needs these, and they take a quarter of the time that a start takes.
+    # Imported here: only migrations need these, and the import takes a quarter of the start-up.
     from alembic.config import Config  # noqa: PLC0415
     from alembic.runtime.environment import EnvironmentContext  # noqa: PLC0415
     from alembic.script import ScriptDirectory  # noqa: PLC0415

@@ -1,4 +1,4 @@
-"""The store on SQL: a door for writing, and readers beside it."""
+"""The store on SQL: one writer for all changes, and one reader per aggregate."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -22,7 +22,7 @@ from headway.core.command.protocol import Command
 from headway.core.ids import InstanceId, Instant
 from headway.core.run.events import Event
 from headway.ports.store import EventOrigin
-from headway.write_tracker import note_written
+from headway.ports.write_tracker import note_written
 
 if TYPE_CHECKING:
     from headway.adapters.sql.notify_listener import NotifyListener
@@ -31,7 +31,7 @@ A = TypeVar("A")
 
 
 class SqlStore:
-    """Opened by `open_store`, and closed by whoever opened it."""
+    """The store of one process on a SQL database. Open it with `open_store`, then close it."""
 
     def __init__(
         self,
@@ -41,7 +41,7 @@ class SqlStore:
         *,
         notify_listener: "NotifyListener | None" = None,
     ) -> None:
-        """`ear` hears other processes, where the database can carry what they say."""
+        """`notify_listener` receives other processes' events, if the database can send notices."""
         self._database = database
         self._listeners = listeners
         self._notify_listener = notify_listener
@@ -56,13 +56,13 @@ class SqlStore:
 
     @property
     def cluster_id(self) -> str | None:
-        """The same for all processes on this database; None where there is no server."""
+        """The id that all processes on this database share, or None on SQLite."""
         connector = self._database.connector
         return None if connector is None else connector.cluster_id
 
     @property
     def is_idle(self) -> bool:
-        """Nothing is being written or read, and every answer is on its way to its caller."""
+        """True if nothing is written or read and every answer was sent to its caller."""
         return self.writer.queue.is_idle and not self._database.is_reading
 
     @property
@@ -100,14 +100,13 @@ class SqlStore:
     def listen(
         self, listener: Callable[[Sequence[Event]], None], *, origin: EventOrigin = EventOrigin.ALL
     ) -> Callable[[], None]:
-        if (
-            self._notify_listener is not None and origin is not EventOrigin.OWN
-        ):  # Who only submits needs none.
+        # A process that listens to its own events only does not need the extra connection.
+        if self._notify_listener is not None and origin is not EventOrigin.OWN:
             self._notify_listener.start()
         return self._listeners.add(listener, origin=origin)
 
     async def close(self) -> None:
-        """Commit what waits, then close all connections."""
+        """Commit the queued commands, then close all connections."""
         if self._notify_listener is not None:
             await self._notify_listener.close()
         await self.writer.close()
@@ -115,6 +114,8 @@ class SqlStore:
 
 
 class Listeners:
+    """The event callbacks of this process, each for its own events, others' events or all."""
+
     def __init__(self) -> None:
         self._listeners: dict[object, tuple[EventOrigin, Callable[[Sequence[Event]], None]]] = {}
 
@@ -130,8 +131,8 @@ class Listeners:
         return stop
 
     def notify(self, events: Sequence[Event], *, origin: EventOrigin) -> None:
-        for of, listener in list(self._listeners.values()):
-            if of in (origin, EventOrigin.ALL):
+        for wanted_origin, listener in list(self._listeners.values()):
+            if wanted_origin in (origin, EventOrigin.ALL):
                 listener(events)
 
 
@@ -162,8 +163,8 @@ async def open_store(
     except BaseException:
         await database.close()
         raise
-    ear = _create_notify_listener(database, writer_id, listeners)
-    return SqlStore(database, writer, listeners, notify_listener=ear)
+    notify_listener = _create_notify_listener(database, writer_id, listeners)
+    return SqlStore(database, writer, listeners, notify_listener=notify_listener)
 
 
 def _create_notify_listener(
@@ -171,7 +172,8 @@ def _create_notify_listener(
 ) -> "NotifyListener | None":
     if database.connector is None or database.driver != "postgres":
         return None
-    from headway.adapters.sql.notify_listener import NotifyListener  # noqa: PLC0415  # Its driver is an optional extra.
+    # Imported here, because its driver is an optional extra.
+    from headway.adapters.sql.notify_listener import NotifyListener  # noqa: PLC0415
 
-    tell = partial(listeners.notify, origin=EventOrigin.OTHERS)
-    return NotifyListener(database.connector, writer_id=writer_id, on_events=tell)
+    on_events = partial(listeners.notify, origin=EventOrigin.OTHERS)
+    return NotifyListener(database.connector, writer_id=writer_id, on_events=on_events)

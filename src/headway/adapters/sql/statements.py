@@ -1,7 +1,7 @@
-"""Statements, compiled once per dialect and then only fed with values.
+"""Statements of the writer, compiled once per dialect and then executed with values only.
 
-The writer's rate is that of the driver: SQLAlchemy builds the SQL, and stays out of the way of the
-rows. Every link (`links/`) runs these statements on its driver.
+SQLAlchemy builds the SQL but does not process the rows, so the writer is as fast as its driver.
+Each link (`write/links/`) executes these statements on its driver.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,7 +18,7 @@ Row = Sequence[Any]
 
 
 class GuardFailed(Exception):
-    """Something changed between the decision and its write; the batch must be decided again."""
+    """A row changed between the decision and its write. The batch must be decided again."""
 
 
 def integer_param(name: str) -> sa.BindParameter[int]:
@@ -34,7 +34,7 @@ class in_list(sa.ColumnElement[bool]):  # noqa: N801  # Reads as an operator, li
 
     inherit_cache = False
     type = sa.Boolean()
-    # Else SQLAlchemy writes `(…) = 1` where a database has no booleans, and no index is used.
+    # Without this, SQLAlchemy writes `(…) = 1` for databases without booleans: no index is used.
     _is_implicitly_boolean = True
 
     def __init__(self, column: sa.Column[Any], name: str) -> None:
@@ -64,23 +64,20 @@ def _in_tuple(element: in_list, compiler: SQLCompiler, **kw: Any) -> str:
     return f"{column} IN {parameter}"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)  # Compiled statements are found by identity.
 class Query:
-    """A SELECT whose parameters are named."""
+    """A SELECT with named parameters."""
 
     select: sa.Select[Any] | sa.CompoundSelect[Any]
     orders_locks: bool = False
-    """Its order only says in which order rows are locked: of no use where none are."""
+    """The ORDER BY only sets the lock order. SQLite has no row locks and leaves it out."""
     mysql_select: sa.Select[Any] | None = None
-    """The same question, put so that MariaDB and MySQL answer it from an index."""
-
-    def __hash__(self) -> int:
-        return id(self.select)
+    """An equivalent SELECT that MariaDB and MySQL can answer from an index."""
 
 
 @dataclass(frozen=True, slots=True)
 class Insert:
-    """One row for each tuple of values, in the order of `columns`."""
+    """Insert one row per tuple of values, in the order of `columns`."""
 
     table: sa.Table
     columns: tuple[str, ...]
@@ -88,10 +85,10 @@ class Insert:
 
 @dataclass(frozen=True, slots=True)
 class Update:
-    """For each tuple of values: set the first columns where the guards hold.
+    """Set the columns `sets` of each row whose `guards` columns are equal to the given values.
 
-    The guards are equalities on columns that are never NULL. How many rows matched is the proof
-    that nothing had changed since the decision was taken.
+    A tuple of values has those of `sets` first, then those of `guards`. Guard columns are never
+    NULL. The number of matched rows proves that no row has changed since the decision.
     """
 
     table: sa.Table
@@ -104,7 +101,7 @@ class Delete:
     table: sa.Table
     guards: tuple[str, ...]
     is_upper_bound: bool = False
-    """Remove all rows *up to* the value of the one guard, not those equal to it."""
+    """Remove all rows *up to* the value of the only guard, not just the rows equal to it."""
 
 
 Write = Insert | Update | Delete
@@ -114,10 +111,10 @@ class PlannedWrite(NamedTuple):
     statement: Write
     rows: Sequence[Row]
     is_guarded: bool = True
-    """All rows must match, or something has changed since they were loaded."""
+    """All rows must match. Otherwise one has changed since it was loaded."""
 
     def check_count(self, count: int) -> None:
-        """How many rows it matched; GuardFailed if that is not all of them."""
+        """Raise GuardFailed if a guarded statement did not match all of its rows."""
         if self.is_guarded and count != len(self.rows):
             raise GuardFailed(self.statement)
 
@@ -148,7 +145,7 @@ def compile_query(query: Query, dialect: Dialect) -> CompiledQuery:
 
 @lru_cache(maxsize=512)
 def compile_write(write: Write, dialect: Dialect) -> str:
-    """SQL with one positional parameter per value, for drivers that take many rows one by one."""
+    """Return SQL with one positional parameter per value, for drivers with `executemany`."""
     quote = dialect.identifier_preparer.quote
     mark = "%s" if dialect.paramstyle == "format" else "?"
     table = quote(write.table.name)

@@ -1,7 +1,8 @@
-"""The tables. Instants are microseconds, flags 0 or 1, documents text: the same on every database.
+"""The tables, with the same types on every database.
 
-Where other designs want a partial index, a nullable column stands: it holds a value only while the
-row is of interest, so its index stays small on databases that have no partial indexes either.
+Instants are microseconds, flags are 0 or 1, documents are text. MariaDB and MySQL have no partial
+indexes, so a nullable column is used instead: it has a value only while its index should find the
+row. That keeps the index small on every database.
 """
 
 from typing import Final
@@ -24,12 +25,12 @@ metadata: Final = sa.MetaData(
 
 
 def _table(name: str, *items: sa.schema.SchemaItem) -> sa.Table:
-    # Compared byte by byte everywhere, or `Ann` would equal `ann` on MariaDB.
+    # Text is compared byte by byte on every database. By default `Ann` equals `ann` on MariaDB.
     return sa.Table(name, metadata, *items, mysql_charset="utf8mb4", mysql_collate="utf8mb4_bin")
 
 
 def _seq_column() -> sa.Column[int]:
-    # On SQLite an INTEGER key is the row's own address, and needs no index.
+    # On SQLite an INTEGER primary key is the row id itself and needs no separate index.
     number = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
     return sa.Column("seq", number, primary_key=True, autoincrement=False)
 
@@ -43,12 +44,12 @@ def _text_type() -> sa.types.TypeEngine[str]:
 
 
 def _status_condition(statuses: frozenset[RunStatus]) -> str:
-    words = ", ".join(sorted(f"'{status}'" for status in statuses))
-    return f"status IN ({words})"
+    values = ", ".join(sorted(f"'{status}'" for status in statuses))
+    return f"status IN ({values})"
 
 
 def _partial_index(*columns: str, name: str | None = None, unique: bool = False) -> sa.Index:
-    """An index that holds only the rows in which its first column is set, where that can be."""
+    """Return an index over the rows whose first column is set; on MySQL, over all rows."""
     is_set = sa.text(f"{columns[0]} IS NOT NULL")
     return sa.Index(name, *columns, unique=unique, sqlite_where=is_set, postgresql_where=is_set)
 
@@ -63,7 +64,7 @@ runs: Final = _table(
     sa.Column("mode", _string_type(16), nullable=False),
     sa.Column("recovery", _string_type(16), nullable=False),
     sa.Column("status", _string_type(16), nullable=False),
-    # The key while this run is the head of its key, NULL before and afterwards: one head per key.
+    # The key while this run is the head of its key, otherwise NULL. Unique: one head per key.
     sa.Column("head_key", _string_type()),
     sa.Column("waiting_key", _string_type()),
     sa.Column("queue_rank", sa.SmallInteger),
@@ -89,7 +90,7 @@ runs: Final = _table(
     sa.Column("revision", sa.Integer, nullable=False),
     sa.Column("continued_from", _string_type(36)),
     sa.Column("parent_id", _string_type(36)),
-    # The parent while this run is active, NULL afterwards: what must end with it is found by it.
+    # The parent while this run is active, NULL afterwards. Finds the children to cancel.
     sa.Column("child_of", _string_type(36)),
     sa.Column("is_parent", sa.SmallInteger, nullable=False),
     sa.Column("children_ending_since", sa.BigInteger),
@@ -97,7 +98,7 @@ runs: Final = _table(
     sa.Column("delete_files_on_cancel", sa.SmallInteger),
     sa.Column("traceparent", _string_type(55)),
     sa.Column("stop_count", sa.Integer, nullable=False, server_default="0"),
-    # It is NULL only in rows that a program of revision 0001 wrote.
+    # NULL only in rows that a program of revision 0001 wrote.
     sa.Column("updated_at", sa.BigInteger),
     sa.Column("params", _text_type(), nullable=False),
     sa.Column("progress", _text_type()),
@@ -126,7 +127,7 @@ runs: Final = _table(
     _partial_index("due_at"),
     _partial_index("child_of", "seq"),
     sa.Index("ix_runs_key_seq", "key", "seq"),
-    # For lists: what is asked for most, each in the order of its pages.
+    # For lists: the most common filters, each index in page order.
     sa.Index("ix_runs_status_seq", "status", "seq"),
     sa.Index("ix_runs_job_seq", "job", "seq"),
     sa.Index("ix_runs_lane_seq", "lane", "seq"),
@@ -195,7 +196,7 @@ interrupts: Final = _table(
     sa.Column("answered_at", sa.BigInteger),
 )
 
-# What is in the folders of the data directories: one row for each finished file.
+# The finished files in the data directories, one row per file.
 run_files: Final = _table(
     "run_files",
     sa.Column("key", _string_type(), primary_key=True),
@@ -257,7 +258,8 @@ flow_versions: Final = _table(
     sa.Column("created_at", sa.BigInteger, nullable=False),
 )
 
-# What a flow task has beside its run. Where it stands is NULL until its first step is stored.
+# The data of a flow task that its run does not have. `standing` is its stored state, NULL until its
+# first step is stored.
 flow_runs: Final = _table(
     "flow_runs",
     sa.Column("run_id", _string_type(36), primary_key=True),
@@ -310,9 +312,9 @@ workers: Final = _table(
     sa.Column("heartbeat_at", sa.BigInteger, nullable=False, index=True),
 )
 
-# One row. `seq` is the last number of the event stream, locked last by every batch, so that commit
-# order is its order. `cluster_id` and `epoch` tell a node of this cluster from any other, and an
-# old primary from the present one.
+# One row. `seq` is the number of the last event. Every batch locks this row last, so that events
+# are numbered in commit order. `cluster_id` distinguishes this cluster from others, and `epoch` an
+# old primary from the current one.
 stream: Final = _table(
     "stream",
     sa.Column("id", sa.SmallInteger, primary_key=True, autoincrement=False),
@@ -322,7 +324,8 @@ stream: Final = _table(
     sa.Column("pruned_seq", sa.BigInteger, nullable=False),
 )
 
-# Who writes, and the number of its last batch: after a lost answer a read tells whether it landed.
+# One row per writer with the number of its last batch. If the answer to a COMMIT is lost, the
+# writer reads its row to find out whether the batch was committed.
 writers: Final = _table(
     "writers",
     sa.Column("id", _string_type(36), primary_key=True),

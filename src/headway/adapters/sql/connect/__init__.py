@@ -1,1 +1,4 @@
-"""Connections: addresses, drivers, failover, clocks and errors."""
+"""Connections to the database: addresses, drivers, failover, clocks and errors.
+
+See docs/internals/connections.md.
+"""

@@ -1,4 +1,8 @@
-"""The one way in which a connection to a server is made, for one address and for several alike."""
+"""Connect to the node that has the newest state, among one or several addresses.
+
+Every connection to a server is opened here, by the readers, the writer and the listener. The rules
+by which a node is chosen are in `lineage.py`. See docs/internals/connections.md.
+"""
 
 import asyncio
 import threading
@@ -36,7 +40,7 @@ log = event_log(__name__)
 
 @dataclass(frozen=True, slots=True)
 class _Node:
-    """A writable node, with the connection on which it said so."""
+    """A writable node, with the connection on which it was probed."""
 
     address: Address
     connection: RawConnection
@@ -45,7 +49,7 @@ class _Node:
 
 @dataclass(slots=True)
 class _ProbeResult:
-    """What one walk over the addresses has found so far."""
+    """The result of probing the addresses: usable nodes, and the reasons against the others."""
 
     nodes: dict[str, _Node] = field(default_factory=dict)
     reasons: dict[str, str] = field(default_factory=dict)
@@ -58,7 +62,7 @@ class _ProbeResult:
 
 @dataclass(frozen=True, slots=True)
 class AcceptedPrimary:
-    """The primary that all processes use from now on."""
+    """The primary that an administrator accepted. All processes use it from now on."""
 
     address: str
     epoch: int
@@ -66,15 +70,15 @@ class AcceptedPrimary:
 
 
 class Connector:
-    """Connects to the first address, in the given order, that holds the newest state writable.
+    """Connects to the first writable address that has the newest state.
 
-    Usable from several threads and event loops at once. Each call takes what is remembered before
-    it reads any node, decides by it, and remembers its choice only if nobody else has moved on in
-    the meantime; else it looks again.
+    It can be used from several threads and event loops at once. Each call reads the newest state
+    seen before it probes any node, and chooses by it. It stores its choice only if no other call
+    has stored another one in the meantime; otherwise it probes again.
 
-    The walk ends at home when home is as expected. It goes over all addresses when there may be
-    something to learn: at the first call, when home does not answer, after a connection was lost,
-    and, while an address is silent, every 30 s: behind it there may be a newer primary.
+    Probing stops at the current primary if that is usable. All addresses are probed when there may
+    be a newer primary: at the first call, when the current primary does not answer, after a
+    connection was lost, and every 30 s while an address does not answer.
     """
 
     def __init__(
@@ -90,13 +94,19 @@ class Connector:
         self._connection_addresses: WeakKeyDictionary[RawConnection, str] = WeakKeyDictionary()
 
     async def connect(self, purpose: Purpose) -> RawConnection:
-        """A new connection, the caller's to close; `DatabaseUnavailable` says why there is none."""
+        """Return a new connection, which the caller must close.
+
+        Raise DatabaseUnavailable, with a reason per address, if no node can be used.
+        """
         for _ in range(CONNECT_ATTEMPT_COUNT_MAX):
             connection = await self._try_connect(purpose)
             if connection is not None:
                 return connection
         raise DatabaseUnavailable(
-            {address.display: "others are moving to another node" for address in self._addresses}
+            {
+                address.display: "other processes are changing the primary"
+                for address in self._addresses
+            }
         )
 
     async def accept_primary(self, *, epoch: int) -> AcceptedPrimary:
@@ -104,31 +114,33 @@ class Connector:
 
         Raise ConfigurationError if several nodes accept writes, because the choice is not clear.
         """
-        look = _ProbeResult()
+        result = _ProbeResult()
         try:
-            await self._probe_addresses(Purpose.WRITE, None, look)
-            if not look.nodes:
-                raise look.to_error()
-            if len(look.nodes) > 1:
+            await self._probe_addresses(Purpose.WRITE, None, result)
+            if not result.nodes:
+                raise result.to_error()
+            if len(result.nodes) > 1:
                 raise ConfigurationError(
-                    f"several addresses accept writes ({', '.join(look.nodes)}); stop the nodes"
+                    f"several addresses accept writes ({', '.join(result.nodes)}); stop the nodes"
                     " that are not to be the primary, and run this again"
                 )
-            (node,) = look.nodes.values()
-            found, place = node.stream, node.address.display
-            if found is None:
-                raise SchemaMismatch(f"{place} has no headway schema", remedy="headway db upgrade")
-            epoch = max(epoch, found.epoch + 1)
-            if not await self._raise_epoch(node, found, epoch=epoch):
-                raise DatabaseUnavailable({place: "another process raised its epoch; try again"})
-            return AcceptedPrimary(place, epoch, found.seq)
+            (node,) = result.nodes.values()
+            stream, display = node.stream, node.address.display
+            if stream is None:
+                raise SchemaMismatch(
+                    f"{display} has no headway schema", remedy="headway db upgrade"
+                )
+            epoch = max(epoch, stream.epoch + 1)
+            if not await self._raise_epoch(node, stream, epoch=epoch):
+                raise DatabaseUnavailable({display: "another process raised its epoch; try again"})
+            return AcceptedPrimary(display, epoch, stream.seq)
         finally:
-            for node in look.nodes.values():
+            for node in result.nodes.values():
                 self._server.discard(node.connection)
 
     @property
     def cluster_id(self) -> str | None:
-        """Of the cluster in which this process works, once it has connected."""
+        """The id of the cluster that this process uses, or None before the first connection."""
         newest = self._tracker.newest
         return None if newest is None else newest.stream.cluster_id
 
@@ -137,129 +149,130 @@ class Connector:
         self._tracker.note_commit(seq, epoch=epoch, address=self._connection_addresses[connection])
 
     def is_current(self, connection: RawConnection) -> bool:
-        """False when the process has since moved to another node: use this one no more."""
+        """Return False if this process now uses another node, so the connection must be closed."""
         newest = self._tracker.newest
         return newest is None or newest.primary == self._connection_addresses[connection]
 
     def note_disconnect(self) -> None:
-        """Say that a connection broke: the next one looks at all addresses."""
+        """Record that a connection was lost, so that the next call probes all addresses."""
         with self._lock:
             self._probe_all_at_s = self._clock_s()
 
     async def _try_connect(self, purpose: Purpose) -> RawConnection | None:
-        """Connect to the best node; None when somebody moved on before this was done."""
-        # Remembered before any node is read: see `refusal`.
+        """Connect to the best node. Return None if another call changed the primary meanwhile."""
+        # Read before any node is probed: see `refusal_reason`.
         newest = self._tracker.newest
-        look = _ProbeResult()
+        result = _ProbeResult()
         try:
-            await self._probe_addresses(purpose, newest, look)
-            choice = _choose(look, newest)
+            await self._probe_addresses(purpose, newest, result)
+            choice = _choose(result, newest)
             if choice is None:
                 self.note_disconnect()
-                raise look.to_error()
-            node = look.nodes[choice.address]
+                raise result.to_error()
+            node = result.nodes[choice.address]
             if not await self._adopt_node(node, choice, newest):
                 return None
-            del look.nodes[choice.address]
+            del result.nodes[choice.address]
             return node.connection
         finally:
-            for node in look.nodes.values():
+            for node in result.nodes.values():
                 self._server.discard(node.connection)
 
     async def _probe_addresses(
-        self, purpose: Purpose, newest: NewestState | None, look: _ProbeResult
+        self, purpose: Purpose, newest: NewestState | None, result: _ProbeResult
     ) -> None:
-        from_s = self._probe_all_at_s
-        may_stop_at_home = newest is not None and self._clock_s() < from_s
+        probe_all_at_s = self._probe_all_at_s
+        may_stop_at_primary = newest is not None and self._clock_s() < probe_all_at_s
         for address in self._addresses:
-            await self._probe(address, purpose, newest, look)
-            if may_stop_at_home and newest is not None and newest.primary == address.display:
-                choice = _choose(look, newest)
+            await self._probe(address, purpose, newest, result)
+            if may_stop_at_primary and newest is not None and newest.primary == address.display:
+                choice = _choose(result, newest)
                 if choice is not None and choice.address == newest.primary:
                     return
         with self._lock:
-            if self._probe_all_at_s == from_s:  # Else a connection was lost in the meantime.
-                again_s = (
+            # A different value means that a connection was lost in the meantime.
+            if self._probe_all_at_s == probe_all_at_s:
+                self._probe_all_at_s = (
                     self._clock_s() + PROBE_ALL_INTERVAL_S
-                    if look.unreachable_count
+                    if result.unreachable_count
                     else float("inf")
                 )
-                self._probe_all_at_s = again_s
 
     async def _probe(
-        self, address: Address, purpose: Purpose, newest: NewestState | None, look: _ProbeResult
+        self, address: Address, purpose: Purpose, newest: NewestState | None, result: _ProbeResult
     ) -> None:
         try:
             async with asyncio.timeout(PROBE_TIMEOUT_S):
                 connection = await self._server.open(address, purpose)
                 try:
                     problem = await self._server.read_only_reason(connection)
-                    found = None if problem else await self._server.read_stream(connection)
+                    stream = None if problem else await self._server.read_stream(connection)
                 except BaseException:
                     self._server.discard(connection)
                     raise
         except self._server.errors as error:
-            look.unreachable_count += 1
-            look.reasons[address.display] = _describe_error(error, address)
+            result.unreachable_count += 1
+            result.reasons[address.display] = _describe_error(error, address)
             return
-        problem = problem or refusal_reason(found, address=address.display, newest=newest)
+        problem = problem or refusal_reason(stream, address=address.display, newest=newest)
         if problem is None:
-            look.nodes[address.display] = _Node(address, connection, found)
+            result.nodes[address.display] = _Node(address, connection, stream)
         else:
             self._server.discard(connection)
-            look.reasons[address.display] = problem
+            result.reasons[address.display] = problem
 
     async def _adopt_node(
         self, node: _Node, choice: NodeChoice, newest: NewestState | None
     ) -> bool:
-        found = node.stream
-        if found is not None:
+        """Make the node the primary. Return False if another call or process was faster."""
+        stream = node.stream
+        if stream is not None:
             if choice.raises_epoch:
-                if not await self._raise_epoch(node, found, epoch=found.epoch + 1):
+                if not await self._raise_epoch(node, stream, epoch=stream.epoch + 1):
                     return False
-                found = replace(found, epoch=found.epoch + 1)
-            if not self._tracker.adopt(found, primary=choice.address, expected=newest):
+                stream = replace(stream, epoch=stream.epoch + 1)
+            if not self._tracker.adopt(stream, primary=choice.address, expected=newest):
                 return False
         with self._lock:
             self._connection_addresses[node.connection] = choice.address
         return True
 
-    async def _raise_epoch(self, node: _Node, found: StreamState, *, epoch: int) -> bool:
+    async def _raise_epoch(self, node: _Node, stream: StreamState, *, epoch: int) -> bool:
         address = node.address
         try:
             async with asyncio.timeout(PROBE_TIMEOUT_S):
                 raised = await self._server.raise_epoch(
-                    node.connection, seen_epoch=found.epoch, epoch=epoch
+                    node.connection, seen_epoch=stream.epoch, epoch=epoch
                 )
         except self._server.errors as error:
             raise DatabaseUnavailable({address.display: _describe_error(error, address)}) from error
         if raised:
-            log.warning("database_moved", extra={"address": address.display, "epoch": epoch})
+            log.warning("epoch_raised", extra={"address": address.display, "epoch": epoch})
         return raised
 
 
-def _choose(look: _ProbeResult, newest: NewestState | None) -> NodeChoice | None:
-    if not look.nodes:
+def _choose(result: _ProbeResult, newest: NewestState | None) -> NodeChoice | None:
+    if not result.nodes:
         return None
-    choice = choose_node({address: node.stream for address, node in look.nodes.items()}, newest)
+    choice = choose_node({address: node.stream for address, node in result.nodes.items()}, newest)
     if choice is None:
-        disagreement = "belongs to another cluster than its neighbours; list nodes of one cluster"
-        look.reasons |= dict.fromkeys(look.nodes, disagreement)
+        disagreement = "belongs to another cluster than the others; list the nodes of one cluster"
+        result.reasons |= dict.fromkeys(result.nodes, disagreement)
     return choice
 
 
 def _describe_error(error: Exception, address: Address) -> str:
     if isinstance(error, TimeoutError) and not error.args:
-        return f"gave no answer within {PROBE_TIMEOUT_S:g} s"
+        return f"did not answer within {PROBE_TIMEOUT_S:g} s"
     text = " ".join(str(part) for part in error.args) or type(error).__name__
-    if isinstance(error.__cause__, OSError):  # aiomysql keeps what really happened there.
+    if isinstance(error.__cause__, OSError):  # aiomysql has the original error there.
         text = f"{text}: {error.__cause__}"
-    # The drivers do not repeat the password today. Nothing says that they never will.
+    # The drivers do not include the password today, but do not promise it either.
     return text.replace(address.password, "***") if address.password else text
 
 
 def _create_server(address: Address) -> Server:
-    # Their drivers are optional extras: only what is used is imported.
+    # The drivers are optional extras, so only the one in use is imported.
     match address.driver:
         case "postgres":
             from headway.adapters.sql.connect.postgres import PostgresDriver  # noqa: PLC0415

@@ -1,4 +1,4 @@
-"""The database as its readers see it: one engine, sessions that open and close, and retries."""
+"""The database for its readers: one engine, sessions, snapshots and retries."""
 
 import asyncio
 import threading
@@ -57,9 +57,9 @@ Sleep = Callable[[float], Awaitable[None]]
 
 
 class Database:
-    """One database on whichever driver. Nothing is connected before it is first used.
+    """One database, with any driver. The first connection is made at the first use.
 
-    Sessions belong to one event loop; the connector may be used from any.
+    Sessions belong to one event loop. The connector can be used from any.
     """
 
     def __init__(
@@ -73,10 +73,10 @@ class Database:
         address = addresses[0]
         self.driver = address.driver
         self.clock = DatabaseClock(address.driver, now)
-        # How connections to a server are made; SQLite has none.
+        # Opens the connections to a server. None on SQLite.
         self.connector: Connector | None = None
-        # The one connection of a `:memory:` database, which the writer uses too; and what is held
-        # by whoever is inside a transaction of it, so that nobody sees what is not committed.
+        # The only connection of a `:memory:` database, which the writer also uses. Every
+        # transaction on it holds the lock, so that no other one sees uncommitted rows.
         self.memory_connection: sqlite3.Connection | None = None
         self.memory_lock: threading.Lock | None = None
         # The file of a SQLite database that is not in memory.
@@ -96,9 +96,10 @@ class Database:
 
     @asynccontextmanager
     async def open_session(self) -> AsyncIterator[AsyncConnection]:
-        """Open a connection for reading, and close it; transactions are the caller's.
+        """Open a connection for reading. The caller begins and ends transactions.
 
-        On a `:memory:` database there is one at a time: a session inside a session never opens.
+        A `:memory:` database allows one session at a time: opening a second one inside the first
+        waits forever.
         """
         with _translate_outages():
             async with self._open({READ_ONLY_OPTION: True}) as connection:
@@ -106,13 +107,13 @@ class Database:
 
     @asynccontextmanager
     async def open_write_session(self) -> AsyncIterator[AsyncConnection]:
-        """A session that may write, for migrations; everything else goes through the writer."""
+        """Open a session that may write, for migrations only. The writer makes other changes."""
         async with self._open({}) as connection:
             yield connection
 
     @asynccontextmanager
     async def open_snapshot(self) -> AsyncIterator[AsyncConnection]:
-        """A session in which every read sees the same instant."""
+        """Open a session in which every query sees the same state."""
         with _translate_outages():
             async with self._open_in_snapshot() as connection:
                 yield connection
@@ -124,33 +125,34 @@ class Database:
         in_snapshot: bool = False,
         sleep: Sleep = asyncio.sleep,
     ) -> T:
-        """Read; when the database has gone away, wait and read again in a new session.
+        """Read, and repeat the read in a new session if the connection is lost.
 
-        Never around a compare-and-set, nor around several steps: what the first attempt did may
-        have been committed although its answer was lost.
+        Do not use it for a compare-and-set or for several steps: the first attempt may have been
+        committed although its answer was lost.
         """
         if in_snapshot:
             return await self._retry(self._open_in_snapshot, read, sleep)
         return await self._retry(lambda: self._open({READ_ONLY_OPTION: True}), read, sleep)
 
     async def fetch_rows(
-        self, query: Select[Any], given: Mapping[str, Any] | None = None
+        self, query: Select[Any], parameters: Mapping[str, Any] | None = None
     ) -> Sequence[Row[Any]]:
-        """What one query finds, read `with_retry`."""
+        """Return the rows of one query, using `read_with_retry`."""
 
         async def read(connection: AsyncConnection) -> Sequence[Row[Any]]:
-            found: Sequence[Row[Any]] = (await connection.execute(query, given)).all()
-            return found
+            rows: Sequence[Row[Any]] = (await connection.execute(query, parameters)).all()
+            return rows
 
         return await self.read_with_retry(read)
 
     async def write_with_retry(
         self, write: Callable[[AsyncConnection], Awaitable[T]], *, sleep: Sleep = asyncio.sleep
     ) -> T | None:
-        """The same for one write that may be done twice. None when an earlier attempt has done it.
+        """Write, and repeat the write in a new session if the connection is lost.
 
-        That is what a duplicate means on a repeat; at the first attempt it is somebody else's row,
-        and is raised.
+        The write must be safe to repeat. Return None if a repetition finds a duplicate, because an
+        earlier attempt then succeeded. A duplicate at the first attempt is another writer's row,
+        and its error is raised.
         """
         has_tried = False
 
@@ -172,8 +174,8 @@ class Database:
 
     async def close(self) -> None:
         if self._in_flight:
-            _, silent = await asyncio.wait(self._in_flight, timeout=CLOSE_WAIT_S)
-            for task in silent:
+            _, unfinished = await asyncio.wait(self._in_flight, timeout=CLOSE_WAIT_S)
+            for task in unfinished:
                 task.cancel()
         await self.engine.dispose()
         if self.memory_connection is not None:
@@ -181,7 +183,7 @@ class Database:
 
     async def _retry(
         self,
-        opened: Callable[[], AbstractAsyncContextManager[AsyncConnection]],
+        open_session: Callable[[], AbstractAsyncContextManager[AsyncConnection]],
         work: Callable[[AsyncConnection], Awaitable[T]],
         sleep: Sleep,
     ) -> T:
@@ -189,7 +191,7 @@ class Database:
 
         async def attempt() -> T:
             nonlocal has_connected
-            async with opened() as connection:
+            async with open_session() as connection:
                 has_connected = True
                 return await work(connection)
 
@@ -199,18 +201,18 @@ class Database:
                 try:
                     return await self._run_shielded(attempt())
                 except (OSError, DatabaseUnavailable):
-                    if has_connected:  # It came from the work itself, and means something else.
+                    if has_connected:  # Raised by `work` itself, not by connecting.
                         raise
-                except Exception as error:  # Not all that drivers raise comes through SQLAlchemy.
+                except Exception as error:  # SQLAlchemy does not wrap every driver error.
                     if not is_disconnect(error):
                         raise
                 await sleep(delay_s)
             return await self._run_shielded(attempt())
 
     async def _run_shielded(self, attempt: Coroutine[Any, Any, T]) -> T:
-        """Who is cancelled meanwhile leaves it to end by itself.
+        """Run the attempt to its end, even if the caller is cancelled.
 
-        Broken off in the middle, it might leave a connection that nobody ever closes.
+        An attempt that is cancelled in the middle might leave a connection open.
         """
         task = asyncio.create_task(attempt)
         self._in_flight.add(task)
@@ -220,7 +222,8 @@ class Database:
     def _on_done(self, task: "asyncio.Task[Any]") -> None:
         self._in_flight.discard(task)
         if not task.cancelled():
-            task.exception()  # Looked at, or asyncio would complain: the caller may be gone.
+            # The caller may have been cancelled. asyncio logs exceptions that are never retrieved.
+            task.exception()
 
     @asynccontextmanager
     async def _open_in_snapshot(self) -> AsyncIterator[AsyncConnection]:
@@ -229,17 +232,17 @@ class Database:
             options |= {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}
         async with self._open(options) as connection:
             if self.driver == "mysql":
-                # Said in SQL: SQLAlchemy's option would also switch the user's autocommit off.
+                # In SQL, because SQLAlchemy's option would also turn off the user's autocommit.
                 await connection.execute(text(REPEATABLE_READ))
                 await connection.execute(text(CONSISTENT_SNAPSHOT))
             yield connection
 
     @asynccontextmanager
     async def _open(self, options: Mapping[str, Any]) -> AsyncIterator[AsyncConnection]:
-        gate = nullcontext() if self.memory_lock is None else _hold_lock(self.memory_lock)
-        # The connection is closed inside the gate: closing rolls back, and would undo the
-        # writer's transaction.
-        async with gate, self.engine.connect() as connection:
+        lock = nullcontext() if self.memory_lock is None else _hold_lock(self.memory_lock)
+        # The connection is closed while the lock is held: closing rolls back, and would otherwise
+        # undo a transaction of the writer.
+        async with lock, self.engine.connect() as connection:
             if self.file is not None:
                 self.file.check()
             await connection.execution_options(**options)
@@ -248,7 +251,10 @@ class Database:
 
 @contextmanager
 def _translate_outages() -> Iterator[None]:
-    """Tell of an outage in our own words: SQLAlchemy's hold the statement and its values."""
+    """Translate outages to DatabaseUnavailable.
+
+    SQLAlchemy's message would contain the statement and its values.
+    """
     try:
         yield
     except PoolTimeout as error:
@@ -258,21 +264,21 @@ def _translate_outages() -> Iterator[None]:
     except Exception as error:
         if not is_outage(error):
             raise
-        said = error.orig if isinstance(error, DBAPIError) and error.orig is not None else error
-        raise DatabaseUnavailable({"database": first_line(said)}) from error
+        cause = error.orig if isinstance(error, DBAPIError) and error.orig is not None else error
+        raise DatabaseUnavailable({"database": first_line(cause)}) from error
 
 
 @asynccontextmanager
-async def _hold_lock(gate: threading.Lock) -> AsyncIterator[None]:
-    """Hold a lock of threads without stopping the event loop while it is waited for."""
-    acquiring = asyncio.get_running_loop().run_in_executor(None, gate.acquire)
+async def _hold_lock(lock: threading.Lock) -> AsyncIterator[None]:
+    """Hold a thread lock, and do not block the event loop while waiting for it."""
+    acquiring = asyncio.get_running_loop().run_in_executor(None, lock.acquire)
     try:
         await asyncio.shield(acquiring)
     except asyncio.CancelledError:
-        # The waiting thread cannot be called back: it will get the lock, for nobody.
-        acquiring.add_done_callback(lambda _: gate.release())
+        # The waiting thread cannot be interrupted, so the lock is released once it has it.
+        acquiring.add_done_callback(lambda _: lock.release())
         raise
     try:
         yield
     finally:
-        gate.release()
+        lock.release()

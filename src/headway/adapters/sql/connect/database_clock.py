@@ -1,4 +1,4 @@
-"""What time it is in the database: the one clock by which leases and deadlines are judged."""
+"""The clock of the database, by which all leases and deadlines are judged."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -14,7 +14,7 @@ NOW_SQL: Final[Mapping[Driver, str]] = {
     "postgres": "CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000000 AS BIGINT)",
     "mysql": "CAST(UNIX_TIMESTAMP(SYSDATE(6)) * 1000000 AS SIGNED)",
 }
-"""SQLite is no server: whoever opens the file has the same clock."""
+"""SQL for the current time in microseconds. SQLite uses the clock of the machine."""
 
 
 def machine_now() -> Instant:
@@ -22,7 +22,7 @@ def machine_now() -> Instant:
 
 
 class DatabaseClock:
-    """The clock of a database, as its readers see it."""
+    """The clock of a database, for its readers."""
 
     def __init__(self, driver: Driver, now: Callable[[], Instant] | None) -> None:
         """`now` replaces the database's clock, for tests."""
@@ -33,15 +33,15 @@ class DatabaseClock:
             self._server_now = sa.literal_column(sql)
 
     def local_now(self) -> Instant | None:
-        """None where only the server can tell."""
+        """Return the time of this machine, or None if the server's clock counts."""
         return self._local_clock() if self._server_now is None else None
 
     def now_for_query(self) -> Instant | sa.ColumnElement[int]:
-        """The time for a query to compare with: a server looks at its clock itself."""
+        """Return the time for a comparison in a query; on a server, the SQL for its clock."""
         return self._local_clock() if self._server_now is None else self._server_now
 
     async def read(self, connection: AsyncConnection) -> Instant:
-        """What time it is at this moment, also in a session that sees an earlier one."""
+        """Return the current time, also in a session whose snapshot is older."""
         if self._server_now is None:
             return self._local_clock()
         return Instant((await connection.execute(sa.select(self._server_now))).scalar_one())

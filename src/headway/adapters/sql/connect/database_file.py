@@ -6,11 +6,13 @@ compares the identity of the file at the path (device and inode) with that of th
 opened: before each transaction, and again after COMMIT, before it reports success to any caller. It
 does the same for the write-ahead log, which holds the newest commits.
 
-The comparison has no memory. If the same file is moved back, work continues. A different file needs
-a restart, because connections to the old one may be open.
+Each comparison is independent. If the same file is moved back, work continues. A different file
+needs a restart, because connections to the old one may be open.
 
 SQLite takes the same precaution when it closes. It deletes the log by name, and only if the file is
 still at its path. The log of a replacement file is therefore left alone.
+
+See docs/internals/connections.md.
 """
 
 import os
@@ -57,7 +59,7 @@ class DatabaseFile:
         return connection
 
     def remember_log(self) -> None:
-        """Record the log at its path as that of the connections. Call after opening one."""
+        """Record the log that the connections use. Call after a connection was opened."""
         self._log_identity = _identify(self.path + LOG_SUFFIX)
         self._is_log_lost = False
 
@@ -65,9 +67,9 @@ class DatabaseFile:
         """Raise DatabaseFileLost if the path has another file or none."""
         if self._identity is None:
             return
-        found = _identify(self.path)
-        if found != self._identity:
-            self._refuse("deleted" if found is None else "replaced by another")
+        identity = _identify(self.path)
+        if identity != self._identity:
+            self._refuse("deleted" if identity is None else "replaced by another")
         if self._is_log_lost:
             self.check_log()
         self._is_reported = False
@@ -75,11 +77,11 @@ class DatabaseFile:
     def check_log(self) -> int:
         """Return the length of the log. Raise DatabaseFileLost if it was deleted or replaced."""
         try:
-            status = os.stat(self.path + LOG_SUFFIX)  # Twice as fast as by `Path`.
+            status = os.stat(self.path + LOG_SUFFIX)  # Twice as fast as `Path.stat`.
         except FileNotFoundError:
             status = None
-        found = None if status is None else (status.st_dev, status.st_ino)
-        self._is_log_lost = found != self._log_identity
+        identity = None if status is None else (status.st_dev, status.st_ino)
+        self._is_log_lost = identity != self._log_identity
         if status is None or self._is_log_lost:
             self._refuse("separated from its write-ahead log")
         return status.st_size
@@ -98,7 +100,7 @@ class DatabaseFile:
 def _identify(path: str) -> Identity | None:
     """Return the device and the inode of the file at `path`, or None if there is no file."""
     try:
-        status = os.stat(path)  # Twice as fast as by `Path`.
+        status = os.stat(path)  # Twice as fast as `Path.stat`.
     except (FileNotFoundError, NotADirectoryError):
         return None
     return status.st_dev, status.st_ino

@@ -1,7 +1,8 @@
-"""Database URLs, read and checked once, before anything is connected.
+"""Parse and check database URLs before any connection is made.
 
-A raw driver ignores, misreads or chokes on what it does not know, and only when it connects. So the
-parameters are a whitelist per driver, each is converted here, and anything else stops the start.
+A driver may ignore, misread or reject an unknown parameter, and only when it connects. So each
+driver has a list of allowed parameters, which are converted here. Any other parameter is a
+ConfigurationError at start.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -52,14 +53,14 @@ BOOLEANS: Final[Mapping[str, bool]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Address:
-    """One place where the database may be."""
+    """One address of the database, parsed from a URL."""
 
     driver: Driver
-    database: str  # SQLite: the file's path, or `:memory:`.
-    display: str  # For people: without the password and without parameters.
+    database: str  # On SQLite, the path of the file or `:memory:`.
+    display: str  # The URL for messages and logs, without its password and parameters.
     password: str = field(default="", repr=False)
     arguments: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
-    """What the driver's `connect` is called with."""
+    """The keyword arguments for the driver's `connect`."""
 
     @property
     def is_memory(self) -> bool:
@@ -67,12 +68,12 @@ class Address:
 
     @property
     def file(self) -> Path | None:
-        """The file of SQLite; None for `:memory:` and for a server."""
+        """The file of SQLite, or None for `:memory:` and for a server."""
         return Path(self.database) if self.driver == "sqlite" and self.database != MEMORY else None
 
 
 def parse_addresses(urls: Sequence[str]) -> tuple[Address, ...]:
-    """Read the URLs, in the order in which they will be tried, or say what is wrong with one."""
+    """Parse the URLs, in the order of preference. Raise ConfigurationError if one is wrong."""
     if not urls:
         raise ConfigurationError("no database URL is given; give at least one")
     addresses = tuple(
@@ -89,115 +90,115 @@ def parse_addresses(urls: Sequence[str]) -> tuple[Address, ...]:
     return addresses
 
 
-def _parse_address(text: str, place: str) -> Address:
+def _parse_address(text: str, label: str) -> Address:
     if not isinstance(text, str):
-        _refuse(place, f"is a {type(text).__name__}, not text; write it like sqlite:///headway.db")
+        _refuse(label, f"is a {type(text).__name__}, not text; write it like sqlite:///headway.db")
     if text.count("://") > 1:
-        _refuse(place, "holds another URL; separate several by blanks, or give them one by one")
-    # Split by hand: SQLAlchemy would drop a parameter without a value and say nothing.
+        _refuse(label, "contains another URL; separate several by spaces, or give them one by one")
+    # Split here, because SQLAlchemy silently drops a parameter without a value.
     head, _, query = text.partition("?")
     try:
         url = make_url(head)
     except (ArgumentError, ValueError):
         _refuse(
-            place,
+            label,
             "cannot be read; write it like postgresql://user:password@host:5432/database, "
             "with @ : / ? # in the password as %40 %3A %2F %3F %23",
         )
     driver = DRIVERS.get(url.drivername)
     if driver is None:
         _refuse(
-            place, f"has the unknown scheme {url.drivername!r}; use one of {_join_sorted(DRIVERS)}"
+            label, f"has the unknown scheme {url.drivername!r}; use one of {_join_sorted(DRIVERS)}"
         )
-    parameters = _parse_parameters(query, driver, place)
+    parameters = _parse_parameters(query, driver, label)
     match driver:
         case "sqlite":
-            return _to_sqlite_address(url, place)
+            return _to_sqlite_address(url, label)
         case "postgres":
-            _check_server(url, place)
+            _check_server(url, label)
             _require_extra("asyncpg", "PostgreSQL needs the extra: pip install 'headway[postgres]'")
-            return _to_postgres_address(url, parameters, place)
+            return _to_postgres_address(url, parameters, label)
         case "mysql":
-            _check_server(url, place)
+            _check_server(url, label)
             _require_extra(
                 "aiomysql", "MariaDB/MySQL needs the extra: pip install 'headway[mysql]'"
             )
-            return _to_mysql_address(url, parameters, place)
+            return _to_mysql_address(url, parameters, label)
 
 
-def _parse_parameters(query: str, driver: Driver, place: str) -> dict[str, str]:
+def _parse_parameters(query: str, driver: Driver, label: str) -> dict[str, str]:
     pairs = parse_qsl(query, keep_blank_values=True)
     parameters = dict(pairs)
     if len(parameters) != len(pairs):
-        _refuse(place, "gives a parameter more than once; give each once")
+        _refuse(label, "gives a parameter more than once; give each once")
     for name, value in pairs:
-        # It may be the rest of a password with a question mark: this must not repeat it.
+        # It may be the rest of a password that contains a question mark, so do not repeat it.
         if not name.isidentifier():
-            _refuse(place, "has something that is no parameter after the ?; write ? as %3F")
+            _refuse(label, "has an invalid parameter after the ?; write ? as %3F")
         if name in REFUSED_PARAMETERS:
             _refuse(
-                place, f"has {name!r}, which is refused: {REFUSED_PARAMETERS[name]}; leave it out"
+                label, f"has {name!r}, which is refused: {REFUSED_PARAMETERS[name]}; leave it out"
             )
         if name not in PARAMETERS[driver]:
             allowed = _join_sorted(PARAMETERS[driver]) or "none"
-            _refuse(place, f"has the unknown parameter {name!r}; allowed: {allowed}")
+            _refuse(label, f"has the unknown parameter {name!r}; allowed: {allowed}")
         if not value:
-            _refuse(place, f"gives no value for {name!r}")
+            _refuse(label, f"gives no value for {name!r}")
     return parameters
 
 
-def _to_sqlite_address(url: URL, place: str) -> Address:
+def _to_sqlite_address(url: URL, label: str) -> Address:
     if url.host is not None:
-        _refuse(place, "names a host; a file is written with three slashes: sqlite:///headway.db")
+        _refuse(label, "names a host; a file is written with three slashes: sqlite:///headway.db")
     database = url.database or MEMORY
     return Address(driver="sqlite", database=database, display=f"sqlite:///{database}")
 
 
-def _check_server(url: URL, place: str) -> None:
+def _check_server(url: URL, label: str) -> None:
     host = url.host or ""
-    # What follows an unescaped @ is the rest of the password: this message must not repeat it.
+    # The text after an unescaped @ is the rest of the password, so do not repeat it.
     if "@" in host:
-        _refuse(place, "has more than one @; write one in the password as %40")
+        _refuse(label, "has more than one @; write one in the password as %40")
     if "," in host:
-        _refuse(place, "names several hosts; give several database URLs instead")
+        _refuse(label, "names several hosts; give several database URLs instead")
     if url.port is not None and not 0 < url.port < 65536:
-        _refuse(place, "has an impossible port; use 1 to 65535")
+        _refuse(label, "has an invalid port; use 1 to 65535")
     if not url.database:
-        _refuse(place, "names no database; add it after the host: /database")
+        _refuse(label, "names no database; add it after the host: /database")
 
 
-def _to_postgres_address(url: URL, parameters: Mapping[str, str], place: str) -> Address:
+def _to_postgres_address(url: URL, parameters: Mapping[str, str], label: str) -> Address:
     arguments: dict[str, Any] = url.translate_connect_args(username="user")
     if TLS_FILES & parameters.keys():
         if "sslmode" in parameters:
-            _refuse(place, "has both 'sslmode' and 'ssl_*' files; use the one or the others")
-        # Without a host the driver goes to a Unix socket, where it drops TLS without a word.
+            _refuse(label, "has both 'sslmode' and 'ssl_*' files; use only one of the two")
+        # Without a host the driver connects to a Unix socket and silently does without TLS.
         if not url.host:
-            _refuse(place, "has 'ssl_*' files but no host to verify; name the host")
-        arguments["ssl"] = load_tls_context(parameters, place)
+            _refuse(label, "has 'ssl_*' files but no host to verify; name the host")
+        arguments["ssl"] = load_tls_context(parameters, label)
     elif "sslmode" in parameters:
-        arguments["ssl"] = _check_choice(SSL_MODES, parameters["sslmode"], "sslmode", place)
+        arguments["ssl"] = _check_choice(SSL_MODES, parameters["sslmode"], "sslmode", label)
     if "command_timeout" in parameters:
-        arguments["command_timeout"] = _parse_seconds(parameters["command_timeout"], place)
-    # Not an argument of the driver: it travels as a setting of the session.
+        arguments["command_timeout"] = _parse_seconds(parameters["command_timeout"], label)
+    # The driver has no such argument. It is sent as a session setting.
     if "application_name" in parameters:
         arguments["server_settings"] = {"application_name": parameters["application_name"]}
     return _to_server_address("postgres", url.set(drivername="postgresql"), arguments)
 
 
-def _to_mysql_address(url: URL, parameters: Mapping[str, str], place: str) -> Address:
-    # The dialect asks the server for *found* rows. Without that flag an UPDATE that changes
-    # nothing counts no row, and a guard that matched looks like one that failed.
+def _to_mysql_address(url: URL, parameters: Mapping[str, str], label: str) -> Address:
+    # The dialect sets the flag for *found* rows. Without it, an UPDATE that changes nothing
+    # counts no row, and a guard that matched would seem to have failed.
     url = url.set(drivername="mysql+aiomysql")
-    _, asked = url.get_dialect()().create_connect_args(url)
-    arguments = dict(asked) | {name: parameters[name] for name in parameters.keys() - TLS_FILES}
+    _, defaults = url.get_dialect()().create_connect_args(url)
+    arguments = dict(defaults) | {name: parameters[name] for name in parameters.keys() - TLS_FILES}
     arguments.setdefault("charset", "utf8mb4")
-    _check_charset(arguments["charset"], place)
+    _check_charset(arguments["charset"], label)
     if "autocommit" in parameters:
-        word = _check_choice(BOOLEANS, parameters["autocommit"].lower(), "autocommit", place)
-        arguments["autocommit"] = BOOLEANS[word]
+        value = _check_choice(BOOLEANS, parameters["autocommit"].lower(), "autocommit", label)
+        arguments["autocommit"] = BOOLEANS[value]
     if TLS_FILES & parameters.keys():
-        arguments["ssl"] = load_tls_context(parameters, place)
+        arguments["ssl"] = load_tls_context(parameters, label)
     shown = {"unix_socket": parameters["unix_socket"]} if "unix_socket" in parameters else {}
     return _to_server_address("mysql", url.set(drivername="mysql", query=shown), arguments)
 
@@ -212,27 +213,27 @@ def _to_server_address(driver: Driver, url: URL, arguments: Mapping[str, Any]) -
     )
 
 
-def _check_charset(name: str, place: str) -> None:
+def _check_charset(name: str, label: str) -> None:
     from pymysql.charset import charset_by_name  # noqa: PLC0415  (an optional extra)
 
     if charset_by_name(name) is None:
-        _refuse(place, f"has the unknown charset {name!r}; use utf8mb4")
+        _refuse(label, f"has the unknown charset {name!r}; use utf8mb4")
 
 
-def _parse_seconds(text: str, place: str) -> float:
+def _parse_seconds(text: str, label: str) -> float:
     try:
         seconds = float(text)
     except ValueError:
         seconds = 0.0
     if not (isfinite(seconds) and seconds > 0):
-        _refuse(place, "has a 'command_timeout' that is not a number of seconds above 0")
+        _refuse(label, "has a 'command_timeout' that is not a number of seconds above 0")
     return seconds
 
 
-def _check_choice(words: Iterable[str], word: str, name: str, place: str) -> str:
-    if word not in words:
-        _refuse(place, f"has a wrong {name!r}; use one of {_join_sorted(words)}")
-    return word
+def _check_choice(choices: Iterable[str], value: str, name: str, label: str) -> str:
+    if value not in choices:
+        _refuse(label, f"has an invalid {name!r}; use one of {_join_sorted(choices)}")
+    return value
 
 
 def _require_extra(module: str, advice: str) -> None:
@@ -240,9 +241,9 @@ def _require_extra(module: str, advice: str) -> None:
         raise ConfigurationError(advice)
 
 
-def _join_sorted(words: Iterable[str]) -> str:
-    return ", ".join(sorted(words))
+def _join_sorted(names: Iterable[str]) -> str:
+    return ", ".join(sorted(names))
 
 
-def _refuse(place: str, problem: str) -> NoReturn:
-    raise ConfigurationError(f"{place} {problem}")
+def _refuse(label: str, problem: str) -> NoReturn:
+    raise ConfigurationError(f"{label} {problem}")

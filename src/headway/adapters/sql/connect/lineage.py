@@ -1,32 +1,34 @@
-"""Which node holds the newest state of our cluster.
+"""Decide which node has the newest state of the cluster.
 
-The one row of `stream` tells whose state a node holds (`cluster_id`), how new it is (`seq`), and
-through how many failovers it came (`epoch`). A process remembers the newest of these that it has
-seen, and where: that node is its *home*. From this follows which node may be used:
+The row of the table `stream` contains the id of the cluster (`cluster_id`), the number of the last
+event (`seq`) and the number of failovers (`epoch`). Each process stores the newest state that it
+has seen, and the address of that node, its *primary*. These decide which node may be used:
 
-- A lower epoch than the newest seen is an old primary that came back. It is refused.
-- A higher epoch means that somebody else saw the failover first. It is followed.
-- The same epoch elsewhere is a failover nobody has marked yet: home has gone, and a replica was
-  promoted. Whoever moves there first raises the epoch, so that the old home, should it come back,
-  is told apart for ever, by every process. The replica may lack the last commits of an
-  asynchronous replication; that is the price of a failover, and the newest seq starts anew there.
-- While home answers it stays home, unless another node has a higher epoch: a second writable node
-  of the same epoch can only be one that should have been a replica or that came back too early.
+- A lower epoch than the newest one seen: an old primary that came back. It is refused.
+- A higher epoch: another process has detected a failover first. The process follows it.
+- The same epoch at another address: a failover that no process has recorded yet. The primary is
+  gone, and a replica was promoted. The first process that connects there raises the epoch. So every
+  process can recognize the old primary if it comes back. With asynchronous replication the replica
+  may lack the last commits. That is accepted, and the newest seq is counted from there.
+- A primary that answers stays the primary, unless another node has a higher epoch. A second
+  writable node of the same epoch should have been a replica, or came back too early.
 
-A new process remembers nothing. It looks at every address before it chooses, and takes the highest
-epoch, then the highest seq, then the given order. So an old primary that came back *beside* the new
-one is not chosen, although it may stand first in the list. Against one that came back *alone* a new
-process has no defence; those that are already running have.
+A new process has seen no state. It probes every address before it chooses, and takes the highest
+epoch, then the highest seq, then the first in the given order. So an old primary that came back
+*together with* the new one is not chosen, even if it is first in the list. A new process cannot
+recognize an old primary that came back *alone*; running processes can.
 
-When two writable nodes have the same epoch, the chosen one gets a new epoch: the question is
-decided once, for everybody.
+If two writable nodes have the same epoch, the epoch of the chosen one is raised, so that every
+process makes the same choice.
 
-Two failovers in a row can leave a primary without the epoch that the first one raised: the node on
-which it was raised failed before the epoch was replicated. Running processes refuse such a primary
-like any old one, because it lacks commits that they have seen. Only a person can decide to give
-these commits up. `headway db accept-primary` then raises the epoch there above every epoch that any
-process has seen, and every process follows. That epoch is the time in seconds, so a later one is
-always higher, even if the node has no record of earlier ones.
+Two failovers in a row can result in a primary without the epoch that the first one raised: the node
+on which it was raised failed before the epoch was replicated. Running processes refuse such a
+primary like any old one, because it lacks commits that they have seen. Only an administrator can
+decide to give these commits up. `headway db accept-primary` then raises the epoch there above every
+epoch that any process has seen, and every process follows. That epoch is the time in seconds, so a
+later one is always higher, even if the node has no record of earlier ones.
+
+See docs/internals/connections.md.
 """
 
 import threading
@@ -49,7 +51,7 @@ BEHIND_REASONS: Final = frozenset({OLD_PRIMARY, LOST_COMMITS})
 
 @dataclass(frozen=True, slots=True)
 class StreamState:
-    """What a node's `stream` row says."""
+    """The content of a node's `stream` row."""
 
     cluster_id: str
     epoch: int
@@ -58,7 +60,7 @@ class StreamState:
 
 @dataclass(frozen=True, slots=True)
 class NewestState:
-    """The newest state this process has seen, and the address where it saw it."""
+    """The newest state that this process has seen, and the address of its node."""
 
     stream: StreamState
     primary: str
@@ -70,26 +72,27 @@ class NewestState:
 
 @dataclass(frozen=True, slots=True)
 class NodeChoice:
+    """The address to use, and whether its epoch must be raised first."""
+
     address: str
     raises_epoch: bool
 
 
 def refusal_reason(
-    found: StreamState | None, *, address: str, newest: NewestState | None
+    stream: StreamState | None, *, address: str, newest: NewestState | None
 ) -> str | None:
-    """Why a node must not be used after `newest` was seen, or None when it may be.
+    """Return why a node must not be used after `newest` was seen, or None if it may be used.
 
-    `newest` must have been remembered before `found` was read: then a seq that the node reports
-    can only be lower when the node really went back.
+    Read `newest` before `stream`. A lower seq then proves that the node has lost commits.
     """
     if newest is None:
         return None
-    if found is None or found.cluster_id != newest.stream.cluster_id:
+    if stream is None or stream.cluster_id != newest.stream.cluster_id:
         return "belongs to another cluster"
-    if found.epoch < newest.stream.epoch:
+    if stream.epoch < newest.stream.epoch:
         return OLD_PRIMARY
-    is_home = found.epoch == newest.stream.epoch and address == newest.primary
-    if is_home and found.seq < newest.stream.seq:
+    is_primary = stream.epoch == newest.stream.epoch and address == newest.primary
+    if is_primary and stream.seq < newest.stream.seq:
         return LOST_COMMITS
     return None
 
@@ -97,30 +100,30 @@ def refusal_reason(
 def choose_node(
     usable: Mapping[str, StreamState | None], newest: NewestState | None
 ) -> NodeChoice | None:
-    """Choose among the nodes that were not refused, in the given order; None when they disagree.
+    """Choose one of the usable nodes, which are in order of preference.
 
-    They disagree when a new process finds two clusters: it cannot know which of them is its own.
+    Return None if they belong to different clusters. A new process cannot decide between them.
     """
-    known = {address: found for address, found in usable.items() if found is not None}
-    if len({found.cluster_id for found in known.values()}) > 1:
+    streams = {address: stream for address, stream in usable.items() if stream is not None}
+    if len({stream.cluster_id for stream in streams.values()}) > 1:
         return None
-    if not known:  # The tables are yet to be made: the first address is where.
+    if not streams:  # No node has tables yet. They will be created at the first address.
         return NodeChoice(next(iter(usable)), raises_epoch=False)
-    top_epoch = max(found.epoch for found in known.values())
-    top = [address for address, found in known.items() if found.epoch == top_epoch]
+    top_epoch = max(stream.epoch for stream in streams.values())
+    top = [address for address, stream in streams.items() if stream.epoch == top_epoch]
     if newest is not None and newest.primary in top:
         chosen = newest.primary
     else:
-        chosen = max(top, key=lambda address: known[address].seq)  # The first of equals.
+        chosen = max(top, key=lambda address: streams[address].seq)  # The first of equals.
     has_moved = newest is not None and newest.stream.epoch == top_epoch and newest.primary != chosen
     return NodeChoice(chosen, raises_epoch=has_moved or len(top) > 1)
 
 
 class StateTracker:
-    """What this process remembers. Shared by threads; the lock is never held across an await."""
+    """The newest state that this process has seen. It can be used from several threads."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = threading.Lock()  # Never held across an await.
         self._newest: NewestState | None = None
 
     @property
@@ -128,27 +131,27 @@ class StateTracker:
         return self._newest
 
     def adopt(self, stream: StreamState, *, primary: str, expected: NewestState | None) -> bool:
-        """Remember a node as home, unless what is remembered is no longer what was judged by."""
+        """Store a node as the primary. Return False if the newest state is not `expected`."""
         adopted = NewestState(stream, primary)
         with self._lock:
-            present = self._newest
-            if present is not None and present.identity == adopted.identity:
-                adopted = _advance(present, stream.seq, stream.epoch)
-            elif _identity(present) != _identity(expected):
+            current = self._newest
+            if current is not None and current.identity == adopted.identity:
+                adopted = _advance(current, stream.seq, stream.epoch)
+            elif _identity(current) != _identity(expected):
                 return False
             self._newest = adopted
             return True
 
     def note_commit(self, seq: int, *, epoch: int, address: str) -> None:
-        """Remember what a commit found at home: another process may have raised its epoch."""
+        """Record the seq and epoch of a commit. Another process may have raised the epoch."""
         with self._lock:
             if self._newest is not None and self._newest.primary == address:
                 self._newest = _advance(self._newest, seq, epoch)
 
 
 def _advance(newest: NewestState, seq: int, epoch: int) -> NewestState:
-    known = newest.stream
-    later = replace(known, seq=max(seq, known.seq), epoch=max(epoch, known.epoch))
+    stream = newest.stream
+    later = replace(stream, seq=max(seq, stream.seq), epoch=max(epoch, stream.epoch))
     return replace(newest, stream=later)
 
 

@@ -1,4 +1,4 @@
-"""MariaDB and MySQL through aiomysql."""
+"""Connect to MariaDB and MySQL with aiomysql."""
 
 from typing import Any, Final
 
@@ -17,7 +17,7 @@ READ_ONLY_VARIABLES: Final = (
     "transaction_read_only",
     "tx_read_only",
 )
-# Each server has some of these; SHOW leaves out the others, where SELECT @@… would fail.
+# No server has all of these. SHOW leaves out the unknown ones, while SELECT @@… would fail.
 _SHOW_READ_ONLY: Final = "SHOW VARIABLES WHERE Variable_name IN ({})".format(
     ", ".join(f"'{name}'" for name in READ_ONLY_VARIABLES)
 )
@@ -31,7 +31,7 @@ class MysqlDriver:
         try:
             await connection._connect()
             await _prepare_session(connection, purpose)
-        except BaseException:  # Also when cancelled: the driver would leave the socket open.
+        except BaseException:  # Also if cancelled, because the driver would leave the socket open.
             connection.close()
             raise
         return connection
@@ -51,8 +51,8 @@ class MysqlDriver:
             if error.args[0] in {ER.NO_SUCH_TABLE, ER.BAD_FIELD_ERROR}:
                 return None
             raise
-        # Without autocommit the SELECT has begun a transaction, which would hold the table's
-        # definition until the first commit.
+        # Without autocommit the SELECT has begun a transaction, which would hold a metadata lock
+        # on the table until the first commit.
         await connection.rollback()
         return StreamState(*rows[0]) if rows else None
 
@@ -71,28 +71,29 @@ class MysqlDriver:
 class _MysqlConnection(aiomysql.Connection):  # type: ignore[misc]  # The driver is not typed.
     async def _get_server_information(self) -> None:
         await super()._get_server_information()
-        # The driver would go on in clear text with a server that offers no TLS, or with somebody
-        # between who says so.
+        # The driver would continue in clear text if the server, or an attacker in the middle,
+        # offers no TLS.
         if self._ssl_context and not self.server_capabilities & CLIENT.SSL:
-            raise OperationalError("the server offers no TLS, and TLS was asked for")
+            raise OperationalError("the server offers no TLS, but the database URL requires it")
 
 
 async def _prepare_session(connection: RawConnection, purpose: Purpose) -> None:
     settings = {
         "time_zone": "'+00:00'",
-        # A text that is too long is an error, as on the other databases, and is never cut off.
+        # A value that is too long is an error, as on the other databases, and is never truncated.
         "sql_mode": "CONCAT(@@sql_mode, ',STRICT_ALL_TABLES')",
     }
     if purpose is Purpose.WRITE:
         settings["innodb_lock_wait_timeout"] = "5"
-        # As the tables are, so that a value may be compared with a column wherever it stands.
+        # The collation of the tables, so that a value can be compared with a column anywhere.
         settings["collation_connection"] = "utf8mb4_bin"
         if "mariadb" in connection.get_server_info().lower():  # MySQL has no such limit.
             settings["idle_write_transaction_timeout"] = "2"
-            settings["idle_transaction_timeout"] = "2"  # Rows may be locked before one is written.
+            # Also before the first write of a transaction, because it may already hold row locks.
+            settings["idle_transaction_timeout"] = "2"
     assignments = ", ".join(f"SESSION {name} = {value}" for name, value in settings.items())
     await _fetch(connection, f"SET {assignments}")
-    # A guard that lost its race must see the winner's row when it reads again.
+    # After a failed guard, the next read must see the row that the other writer committed.
     await _fetch(connection, "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED")
 
 

@@ -8,6 +8,8 @@ A pooler makes up the key for cancel requests, so the process id in it differs f
 session reports. headway then tests whether sessions are shared. While one connection is idle, a
 second one holds a transaction open. If both report the same session, or the first one reports
 another session than before, the sessions do not belong to the connections.
+
+See docs/internals/connections.md.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable

@@ -1,4 +1,4 @@
-"""PostgreSQL through asyncpg."""
+"""Connect to PostgreSQL with asyncpg."""
 
 from collections.abc import Mapping
 from contextlib import suppress
@@ -12,7 +12,7 @@ from headway.adapters.sql.connect.pooler import REFUSAL, is_behind_pooler, share
 from headway.adapters.sql.connect.server_check import Purpose, RawConnection
 from headway.core.errors import ConfigurationError
 
-# Given when the session starts, so that they are its defaults: a RESET ALL comes back to them.
+# Sent when the session starts, which makes them its defaults: RESET ALL restores them.
 SESSION_SETTINGS: Final = {
     "timezone": "UTC",
     "default_transaction_isolation": "read committed",
@@ -22,12 +22,12 @@ UNKNOWN_SETTING: Final = "unsupported startup parameter"
 WRITE_SETTINGS: Final = {
     "idle_in_transaction_session_timeout": "2s",
     "lock_timeout": "5s",
-    # Each statement of the writer finds its rows by an index. Statistics that are a minute old
-    # can make the planner believe otherwise after a burst, and read the whole table per batch.
+    # Each statement of the writer finds its rows by an index. After a burst, outdated statistics
+    # can make the planner read the whole table for each batch instead.
     "enable_seqscan": "off",
     "enable_hashjoin": "off",
     "enable_mergejoin": "off",
-    # So its plans never change, and need not be made anew for each set of values.
+    # The plans do not depend on the values, so they are not computed again for each execution.
     "plan_cache_mode": "force_generic_plan",
 }
 
@@ -35,7 +35,7 @@ WRITE_SETTINGS: Final = {
 class PostgresDriver:
     errors: tuple[type[Exception], ...] = (
         OSError,
-        UnicodeError,  # A host name that cannot be one.
+        UnicodeError,  # An invalid host name.
         asyncpg.PostgresError,
         asyncpg.InterfaceError,
         asyncpg.InternalClientError,
@@ -53,7 +53,7 @@ class PostgresDriver:
         try:
             if await is_behind_pooler(connection):
                 await self._refuse_shared_sessions(address)
-                # The pooler may have ignored them, or the session may be a reused one.
+                # The pooler may have ignored the settings, or reused a session.
                 for name, value in settings.items():
                     await connection.execute(f"SET {name} = '{value}'")
         except BaseException:
@@ -69,12 +69,12 @@ class PostgresDriver:
         self._session_poolers.add(address.display)
 
     async def read_only_reason(self, connection: RawConnection) -> str | None:
-        # Outside a transaction the second is what the next one will get: also what an
-        # administrator set for the server, the database or the role.
-        standby, read_only = await connection.fetchrow(
+        # Outside a transaction, the setting is that of the next transaction. It includes the
+        # values that are set for the server, the database or the role.
+        is_standby, read_only = await connection.fetchrow(
             "SELECT pg_is_in_recovery(), current_setting('transaction_read_only')"
         )
-        if standby:
+        if is_standby:
             return "is a standby"
         return None if read_only == "off" else "is read-only"
 
@@ -84,7 +84,7 @@ class PostgresDriver:
                 "SELECT cluster_id, epoch, seq FROM stream WHERE id = 1"
             )
         except (asyncpg.UndefinedTableError, asyncpg.UndefinedColumnError):
-            return None  # No tables yet, or another program's.
+            return None  # There are no tables yet, or another program has such a table.
         return None if row is None else StreamState(*row)
 
     async def raise_epoch(self, connection: RawConnection, *, seen_epoch: int, epoch: int) -> bool:
@@ -98,20 +98,22 @@ class PostgresDriver:
 
 
 async def _connect(address: Address, settings: Mapping[str, str], **options: Any) -> RawConnection:
-    given = address.arguments.get("server_settings", {})
+    user_settings = address.arguments.get("server_settings", {})
     arguments = {**address.arguments, **options, "connection_class": _PostgresConnection}
     try:
-        return await asyncpg.connect(**arguments | {"server_settings": {**given, **settings}})
+        return await asyncpg.connect(
+            **arguments | {"server_settings": {**user_settings, **settings}}
+        )
     except asyncpg.ProtocolViolationError as error:
-        # A pooler refuses settings that it does not support; `open` sets them afterwards.
+        # A pooler refuses settings that it does not support. `open` sets them afterwards.
         if UNKNOWN_SETTING not in str(error):
             raise
-        return await asyncpg.connect(**arguments | {"server_settings": given})
+        return await asyncpg.connect(**arguments | {"server_settings": user_settings})
 
 
 class _PostgresConnection(asyncpg.Connection):  # type: ignore[misc]  # The driver is not typed.
     async def close(self, *, timeout: float | None = CLOSE_TIMEOUT_S) -> None:  # noqa: ASYNC109
-        # The driver would wait for ever for a server that does not answer, and a program that is
-        # asked to stop with it. When the time is up it has closed the connection, as we wished.
+        # Without a timeout the driver waits forever for a server that does not answer, which
+        # would also delay a shutdown. On a timeout the driver has closed the connection.
         with suppress(TimeoutError):
             await super().close(timeout=timeout)

@@ -1,4 +1,7 @@
-"""What a connection must be able to say before it is used, whichever the driver."""
+"""The checks of a new connection to a server, as a protocol for each driver.
+
+See docs/internals/connections.md.
+"""
 
 from enum import Enum
 from typing import Any, Protocol, TypeAlias
@@ -11,25 +14,32 @@ RawConnection: TypeAlias = Any
 
 
 class Purpose(Enum):
+    """The use of a connection, which decides its session settings."""
+
     READ = "read"
     WRITE = "write"
-    """Holds row locks that others wait for, so the server ends it when its process is paused."""
+    """Holds row locks. The server ends it if its process is paused in a transaction."""
 
 
 class Server(Protocol):
-    """How to talk to one kind of server, one statement at a time and outside any transaction."""
+    """The driver for one kind of server. Each method runs outside any transaction."""
 
     errors: tuple[type[Exception], ...]
-    """What may be raised when the server does not answer or refuses."""
+    """The exceptions for a server that does not answer or refuses the connection."""
 
     async def open(self, address: Address, purpose: Purpose) -> RawConnection:
-        """Connect, in UTC and at READ COMMITTED; with no TLS when TLS was asked for, raise."""
+        """Connect, with time zone UTC and isolation level READ COMMITTED.
+
+        Raise one of `errors` if TLS is configured but the server does not offer it.
+        """
         ...
 
-    async def read_only_reason(self, connection: RawConnection) -> str | None: ...
+    async def read_only_reason(self, connection: RawConnection) -> str | None:
+        """Return why the server refuses writes, or None if it accepts them."""
+        ...
 
     async def read_stream(self, connection: RawConnection) -> StreamState | None:
-        """The `stream` row, or None as long as there is none."""
+        """Return the `stream` row, or None if it does not exist yet."""
         ...
 
     async def raise_epoch(self, connection: RawConnection, *, seen_epoch: int, epoch: int) -> bool:
@@ -37,5 +47,5 @@ class Server(Protocol):
         ...
 
     def discard(self, connection: RawConnection) -> None:
-        """Close at once, without waiting for a server that may not answer."""
+        """Close the connection at once, without waiting for an answer of the server."""
         ...

@@ -1,4 +1,4 @@
-"""SQLAlchemy's engine over connections that are made our way."""
+"""Create the SQLAlchemy engine of the readers, over connections that headway opens itself."""
 
 import sqlite3
 from collections.abc import Callable
@@ -37,31 +37,31 @@ def create_server_engine(driver: Driver, connector: Connector) -> AsyncEngine:
         pool_pre_ping=True,
     )
 
-    def leave_the_old_node(_: Any, entry: ConnectionPoolEntry, __: Any) -> None:
-        # After a move the pool may still hold connections to a node that answers, but is not ours.
+    def refuse_old_node(_: Any, entry: ConnectionPoolEntry, __: Any) -> None:
+        # After a failover the pool may still contain connections to the old primary.
         if not connector.is_current(entry.driver_connection):
             raise DisconnectionError
 
-    event.listen(engine.sync_engine, "checkout", leave_the_old_node)
+    event.listen(engine.sync_engine, "checkout", refuse_old_node)
     event.listen(engine.sync_engine, "invalidate", lambda *_: connector.note_disconnect())
     event.listen(engine.sync_engine, "handle_error", _translate_timeout)
     return engine
 
 
 def _translate_timeout(context: ExceptionContext) -> None:
-    # The driver's own limit (`command_timeout`) comes without a word of what it was about.
+    # asyncpg raises a TimeoutError without a message when `command_timeout` is exceeded.
     if isinstance(context.original_exception, TimeoutError):
         reason = {"database": "a statement took longer than command_timeout allows"}
         raise DatabaseUnavailable(reason) from context.original_exception
 
 
 def create_sqlite_engine(open_file: Callable[[], sqlite3.Connection]) -> AsyncEngine:
-    # The one used last is used next: each has a page cache of its own, and most stay small.
+    # Last in, first out: each connection has its own page cache, and so most of them stay small.
     return _create_engine(open_file, AsyncAdaptedQueuePool, pool_use_lifo=True)
 
 
 def create_memory_engine(shared: sqlite3.Connection) -> AsyncEngine:
-    """An engine whose every connection is `shared`: a second one would be an empty database."""
+    """Return an engine over the connection `shared`: a second one would be another database."""
     return _create_engine(lambda: shared, StaticPool)
 
 
@@ -70,7 +70,7 @@ def _create_engine(
 ) -> AsyncEngine:
     async def create() -> aiosqlite.Connection:
         connection = aiosqlite.Connection(open_connection, iter_chunk_size=64)
-        # Else a program that forgets to close the engine would never end.
+        # Otherwise a program that forgets to close the engine would never exit.
         connection._thread.daemon = True
         return await connection
 
@@ -82,6 +82,7 @@ def _create_engine(
 
 
 def _begin_transaction(connection: Connection) -> None:
-    # The write lock comes first: one who reads and then wants it finds "database is locked".
-    reads = connection.get_execution_options().get(READ_ONLY_OPTION, False)
-    connection.exec_driver_sql("BEGIN" if reads else "BEGIN IMMEDIATE")
+    # A transaction that writes takes the write lock first. A transaction that reads and takes it
+    # later can fail with "database is locked".
+    is_read_only = connection.get_execution_options().get(READ_ONLY_OPTION, False)
+    connection.exec_driver_sql("BEGIN" if is_read_only else "BEGIN IMMEDIATE")

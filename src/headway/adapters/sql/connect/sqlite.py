@@ -1,4 +1,4 @@
-"""The one way in which a SQLite connection is opened, by readers and by the writer alike."""
+"""Open SQLite connections with the same settings for the readers and the writer."""
 
 import os
 import sqlite3
@@ -12,21 +12,21 @@ from headway.core.errors import ConfigurationError
 from headway.log import event_log
 
 Durability = Literal["process", "power"]
-"""What a commit survives: the end of the process, or also a power cut."""
+"""The failure that a commit survives: the end of the process, or also a power cut."""
 
 APPLICATION_ID: Final = 0x68647779
-"""Written into the head of our files, so that we never touch another program's."""
+"""Stored in the header of headway's files, so that another program's file is never changed."""
 BUSY_TIMEOUT_S: Final = 5.0
 TABLE_COUNT_SHOWN: Final = 6
 SAFE_TO_SHARE: Final = (3, 51, 3)
-"""Before this version one who checkpoints while another writes can corrupt the log."""
+"""In older versions a checkpoint during another connection's write can corrupt the log."""
 SYNCHRONOUS: Final = {"process": "NORMAL", "power": "FULL"}
-# What a fault of SQLite means to the one who named the file, and what to do.
+# The problem with the configured file, by SQLite error, and the remedy.
 ERROR_ADVICE: Final[Mapping[str, str]] = {
     "SQLITE_NOTADB": "is not a SQLite database; name another file",
     "SQLITE_CORRUPT": "is damaged; restore it from a copy, or name another file",
     "SQLITE_FULL": "cannot grow because its disk is full; free some space and try again",
-    "SQLITE_BUSY": "is in use by another program; end that, or name another file",
+    "SQLITE_BUSY": "is in use by another program; stop it, or name another file",
     "SQLITE_CANTOPEN": "cannot be written; let headway write to it and to its folder",
     "SQLITE_READONLY": "cannot be written; let headway write to it and to its folder",
 }
@@ -35,10 +35,10 @@ log = event_log(__name__)
 
 
 def open_sqlite(database: str, *, durability: Durability) -> sqlite3.Connection:
-    """Open a file (created for its owner alone) or a new `:memory:`; usable from any thread.
+    """Open a file or a new `:memory:` database. The connection can be used from any thread.
 
-    Transactions are begun by hand: the driver's own mode lets a read and the write that builds on
-    it fall into two transactions, and loses updates without a word.
+    A new file gets mode 0600. Transactions are begun explicitly: in the driver's default mode a
+    read and the write that depends on it may run in two transactions, which silently loses updates.
     """
     if database != MEMORY:
         create_private_file(Path(database))
@@ -57,12 +57,13 @@ def open_sqlite(database: str, *, durability: Durability) -> sqlite3.Connection:
 
 
 def create_private_file(path: Path) -> None:
+    """Create the file with mode 0600, and its folder if needed. Do nothing if it exists."""
     try:
         if not path.parent.exists():
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        # SQLite gives its -wal and -shm files the mode of the database. One that exists is never
-        # opened here: to close it would drop every lock that this process holds on it, and others
-        # would take the log for abandoned.
+        # SQLite gives its -wal and -shm files the mode of the database. An existing file is never
+        # opened here: closing it would drop every lock that this process has on it, and other
+        # processes would treat the log as abandoned.
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
     except FileExistsError:
         return
@@ -74,24 +75,26 @@ def create_private_file(path: Path) -> None:
 
 
 def has_headway_tables(path: Path) -> bool:
-    """Whether the file holds our tables; ConfigurationError if it holds another program's.
+    """Return whether the file contains headway's tables.
 
-    Looks without a trace: whoever opens a file to write has changed it before the first question
-    is answered (the mode of its log), and leaves files beside it.
+    Raise ConfigurationError if it contains another program's. The file is opened read-only:
+    opening it for writing would change its journal mode before the first query, and create -wal
+    and -shm files.
     """
     if path.is_dir():
         raise ConfigurationError(f"{str(path)!r} is a folder, not a database file; name a file")
-    # Check for leftovers first: a process that makes a new file writes to it before its log.
+    # Check for leftovers first: a process that creates a new file writes to it before its log.
     leftover = _find_log(path)
     if not path.exists() or path.stat().st_size == 0:
         if leftover is not None:
             raise ConfigurationError(
-                f"the database file {str(path)!r} is missing or empty, but {leftover.name!r} of it"
-                " is there and may hold commits; put the file back, or remove the files that end"
-                " with -wal and -shm as well to begin with an empty database"
+                f"the database file {str(path)!r} is missing or empty, but its log"
+                f" {leftover.name!r} exists and may contain commits; put the file back, or also"
+                " remove the files that end with -wal and -shm to start with an empty database"
             )
         return False
-    # Without a log beside it the file is all there is, and SQLite needs to make none.
+    # Without a log, all data is in the file itself, and `immutable` prevents SQLite from creating
+    # a log.
     has_log = Path(f"{path}-wal").exists()
     address = f"{path.absolute().as_uri()}?mode=ro{'' if has_log else '&immutable=1'}"
     try:
@@ -119,10 +122,14 @@ def _find_log(path: Path) -> Path | None:
 
 
 def warn_if_sqlite_is_old(path: Path) -> None:
-    """To be called when several processes share a file: older libraries are safe only behind us."""
+    """Log a warning if processes share a file and SQLite is older than SAFE_TO_SHARE.
+
+    With older versions only headway may write to the file, because its lock prevents concurrent
+    checkpoints.
+    """
     if sqlite3.sqlite_version_info < SAFE_TO_SHARE:
         log.warning(
-            "sqlite_file_shared_with_an_old_library",
+            "old_sqlite_version_detected",
             extra={
                 "path": str(path),
                 "version": sqlite3.sqlite_version,
@@ -132,14 +139,14 @@ def warn_if_sqlite_is_old(path: Path) -> None:
 
 
 def explain_error(error: Exception, database: str) -> str:
-    """One sentence for the one who named the file: what is wrong with it, and what to do."""
+    """Return one sentence for the user: what is wrong with the file, and what to do."""
     match error:
         case sqlite3.Error(sqlite_errorname=str() as name):
-            kind = "_".join(name.split("_")[:2])  # SQLITE_IOERR_WRITE is SQLITE_IOERR, and so on.
+            kind = "_".join(name.split("_")[:2])  # SQLITE_IOERR_WRITE becomes SQLITE_IOERR.
         case _:
             kind = ""
     problem = ERROR_ADVICE.get(
-        kind, f"cannot be used ({error}); see whether its disk is full or failing"
+        kind, f"cannot be used ({error}); check whether its disk is full or failing"
     )
     return f"the database file {database!r} {problem}"
 
@@ -154,6 +161,6 @@ def _set_pragmas(connection: sqlite3.Connection, database: str, durability: Dura
     connection.execute(f"PRAGMA synchronous = {SYNCHRONOUS[durability]}")
     connection.execute("PRAGMA cache_size = -64000")
     connection.execute("PRAGMA foreign_keys = ON")
-    # One checkpointer per file, the writer: a second one at the wrong instant can corrupt the log
-    # in SQLite before 3.51.3.
+    # Only the writer checkpoints: before SQLite 3.51.3, a checkpoint by another connection during
+    # a write can corrupt the log.
     connection.execute("PRAGMA wal_autocheckpoint = 0")

@@ -1,1 +1,1 @@
-"""Forward-only, expand-only changes of the schema."""
+"""Migrations of the schema. They only add and rename, and there are no downgrades."""

@@ -1,4 +1,4 @@
-"""The tables of flows and their tasks, as the first revision makes them."""
+"""The tables of flows and their tasks, as revision 0001 creates them."""
 
 import sqlalchemy as sa
 from alembic import op

@@ -1,1 +1,1 @@
-"""Queries of the readers."""
+"""The readers and their queries."""

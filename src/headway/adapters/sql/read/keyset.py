@@ -1,4 +1,4 @@
-"""Pages by keyset: what comes after a place in an order of several columns, a few rows at once."""
+"""Keyset pagination: read the rows after a position in an order of several columns."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Any, Final, TypeVar
@@ -6,16 +6,22 @@ from typing import Any, Final, TypeVar
 import sqlalchemy as sa
 
 T = TypeVar("T")
-P = TypeVar("P")
+P = TypeVar("P")  # A position in the order.
 CHUNK_ROW_COUNT: Final = 16
-"""How many rows are read at once whose documents may be large."""
+"""The rows per query if their documents may be large."""
 
 
 def keyset_condition(
-    columns: Sequence[sa.ColumnElement[Any]], place: Sequence[Any], *, is_descending: bool = False
+    columns: Sequence[sa.ColumnElement[Any]],
+    position: Sequence[Any],
+    *,
+    is_descending: bool = False,
 ) -> sa.ColumnElement[bool]:
-    """Rows after `place`; written out, because not every database compares rows by an index."""
-    (column, *others), (value, *rest) = columns, place
+    """Return the condition for rows after `position`, the values of `columns` in a row.
+
+    It is written out, because not every database uses an index for `(a, b) > (x, y)`.
+    """
+    (column, *others), (value, *rest) = columns, position
     is_beyond: sa.ColumnElement[bool] = column < value if is_descending else column > value
     if not others:
         return is_beyond
@@ -27,18 +33,18 @@ def keyset_condition(
 
 async def iterate_in_chunks(
     read: Callable[[int, P], Awaitable[Sequence[T]]],
-    place_of: Callable[[T], P],
+    position_of: Callable[[T], P],
     *,
     limit: int,
     after: P,
 ) -> AsyncIterator[T]:
-    """So many of what `read` finds after a place, each read when its turn is near."""
+    """Yield up to `limit` items after the position `after`, read in chunks as needed."""
     while limit > 0:
         count = min(limit, CHUNK_ROW_COUNT)
-        found = await read(count, after)
-        for one in found:
-            yield one
-        if len(found) < count:
+        items = await read(count, after)
+        for item in items:
+            yield item
+        if len(items) < count:
             return
         limit -= count
-        after = place_of(found[-1])
+        after = position_of(items[-1])

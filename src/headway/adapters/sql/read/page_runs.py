@@ -1,12 +1,12 @@
-"""Pages of runs: every filter has an index in which `seq` comes next, so a page reads its own rows.
+"""Build the queries for pages of runs, so that a page reads only its own rows.
 
-One column leads: its index gives the rows in the order of the page. Whatever else is wanted is
-compared as an expression, of which no index knows, or a database without figures of its own might
-rather take the index in which a million rows are alike. Of several states each has a query of its
-own; their rows are merged.
+Each filter column has an index with `seq` as its next column. The leading filter uses its index,
+which returns the rows in page order. Each other filter is an expression that no index covers.
+Otherwise a database without statistics might choose an index in which a million rows have the same
+value. For several statuses there is one query each, and their rows are merged.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, Final
 
 import sqlalchemy as sa
@@ -21,42 +21,50 @@ _UNINDEXED_SEQ: Final = runs.c.seq + sa.literal_column("0")
 
 
 def page_queries(
-    select: sa.Select[Any], wanted: RunFilter, *, limit: int, before_seq: int | None
+    select: sa.Select[Any], run_filter: RunFilter, *, limit: int, before_seq: int | None
 ) -> Sequence[sa.Select[Any]]:
-    """Queries, newest first and each of `limit` rows, that give the page between them."""
+    """Return the queries of a page, each newest first and limited to `limit` rows.
+
+    The page consists of the newest `limit` rows of all queries.
+    """
     paged = select.limit(limit)
     if before_seq is not None:
         paged = paged.where(runs.c.seq < before_seq)
     equal = {
         name: value
-        for name, value in (("key", wanted.key), ("job", wanted.job), ("lane", wanted.lane))
+        for name, value in (
+            ("key", run_filter.key),
+            ("job", run_filter.job),
+            ("lane", run_filter.lane),
+        )
         if value is not None
     }
-    if wanted.key is not None and wanted.statuses and wanted.statuses <= ACTIVE:
-        return [_select_active_of_key(paged, wanted, equal)]
+    statuses = run_filter.statuses
+    if run_filter.key is not None and statuses and statuses <= ACTIVE:
+        return [_select_active_of_key(paged, statuses, equal)]
     ordered = paged.order_by(runs.c.seq.desc())
-    # What went well is most of it: there anything else finds its rows sooner.
-    leads = wanted.statuses and not (equal and RunStatus.SUCCEEDED in wanted.statuses)
-    if leads and "key" not in equal:
+    # Most runs succeeded, so any other filter finds the rows faster than that status.
+    is_status_leading = bool(statuses) and not (equal and RunStatus.SUCCEEDED in statuses)
+    if is_status_leading and "key" not in equal:
         others = _add_unindexed_filters(ordered, equal)
-        return [others.where(runs.c.status == status.value) for status in sorted(wanted.statuses)]
+        return [others.where(runs.c.status == status.value) for status in sorted(statuses)]
     query = ordered
-    if wanted.statuses:
-        query = query.where(_unindexed(runs.c.status).in_(sorted(wanted.statuses)))
+    if statuses:
+        query = query.where(_unindexed(runs.c.status).in_(sorted(statuses)))
     if equal:
-        lead, *_ = equal
-        query = query.where(runs.c[lead] == equal.pop(lead))
+        leading, *_ = equal
+        query = query.where(runs.c[leading] == equal.pop(leading))
     return [_add_unindexed_filters(query, equal)]
 
 
 def _select_active_of_key(
-    query: sa.Select[Any], wanted: RunFilter, equal: dict[str, Any]
+    query: sa.Select[Any], statuses: Collection[RunStatus], equal: dict[str, Any]
 ) -> sa.Select[Any]:
-    """From the two indexes that hold active runs only, whatever the key has behind it."""
+    """Return a query over the two indexes of active runs, which ignores ended runs of the key."""
     key = equal.pop("key")
     is_active = (runs.c.head_key == key) | (runs.c.waiting_key == key)
-    asked = query.where(is_active, _unindexed(runs.c.status).in_(sorted(wanted.statuses)))
-    return _add_unindexed_filters(asked, equal).order_by(_UNINDEXED_SEQ.desc())
+    active = query.where(is_active, _unindexed(runs.c.status).in_(sorted(statuses)))
+    return _add_unindexed_filters(active, equal).order_by(_UNINDEXED_SEQ.desc())
 
 
 def _add_unindexed_filters(query: sa.Select[Any], equal: dict[str, Any]) -> sa.Select[Any]:
@@ -64,4 +72,5 @@ def _add_unindexed_filters(query: sa.Select[Any], equal: dict[str, Any]) -> sa.S
 
 
 def _unindexed(column: sa.Column[Any]) -> sa.ColumnElement[str]:
+    """Return an expression with the value of `column`, for which no index can be used."""
     return column.concat(_EMPTY_STRING)

@@ -1,4 +1,4 @@
-"""Reading what people look at: lanes, open questions, schedules, and the figures of it all."""
+"""Read lanes, open interrupts, schedules and metrics."""
 
 from collections.abc import AsyncIterator, Iterable, Sequence
 from typing import Any, Final
@@ -20,13 +20,13 @@ from headway.ports.board_reader import ListedInterrupt, MetricsSnapshot
 from headway.ports.run_reader import LaneCounts
 
 HAS_NOT_STARTED: Final = runs.c.queue_rank.in_([int(QueueRank.READY), int(QueueRank.BEHIND)])
-# Asked lane by lane, so that each count is read from an index that holds live runs only.
+# Counted per lane, so that each count uses an index that contains active runs only.
 _HELD_COUNT: Final = sa.select(sa.func.count()).where(runs.c.slot == lanes.c.name)
 _QUEUED_COUNT: Final = sa.select(sa.func.count()).where(
     runs.c.lane == lanes.c.name, HAS_NOT_STARTED
 )
-# Not lane by lane: no index has them so. Only heads run, and the index of heads serves, compared as
-# the runs' own reader does.
+# Not counted per lane, because no index supports that. Only heads run, so the index of heads is
+# used, with the same comparison as in `read_runs.py`.
 _WAITING_COUNTS: Final = (
     sa.select(runs.c.lane, sa.func.count().label("count"))
     .where(
@@ -52,7 +52,7 @@ IS_OPEN: Final = (
     & interrupts.c.answer.is_(None)
     & (runs.c.status == RunStatus.RUNNING.value)
 )
-"""A question that people may answer, also while no process executes its run."""
+"""The condition for an interrupt that can be answered, even if no process executes its run."""
 _INTERRUPTS_AND_RUNS: Final = interrupts.join(runs, runs.c.id == interrupts.c.run_id)
 _INTERRUPT_ORDER: Final = (interrupts.c.asked_at, interrupts.c.run_id, interrupts.c.call_id)
 _INTERRUPTS: Final = (
@@ -88,11 +88,11 @@ class SqlBoardReader:
                 query = query.where(keyset_condition(_INTERRUPT_ORDER, after))
             rows = await self._database.fetch_rows(query)
             return [
-                ListedInterrupt(Interrupt._make(asked), key, job, lane)
-                for *asked, key, job, lane in map(tuple, rows)
+                ListedInterrupt(Interrupt._make(interrupt), key, job, lane)
+                for *interrupt, key, job, lane in map(tuple, rows)
             ]
 
-        return iterate_in_chunks(read, lambda one: one.cursor, limit=limit, after=after)
+        return iterate_in_chunks(read, lambda listed: listed.cursor, limit=limit, after=after)
 
     async def schedules(self) -> Sequence[SavedSchedule]:
         rows = await self._database.fetch_rows(sa.select(*schedules.c).order_by(schedules.c.name))

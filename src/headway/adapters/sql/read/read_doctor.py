@@ -1,4 +1,7 @@
-"""Reading for the doctor. A page is one transaction, and every query of it goes by an index."""
+"""Read the pages that the doctor examines.
+
+A page is read in one transaction, and each of its queries uses an index.
+"""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -40,7 +43,7 @@ _parent: Final = runs.alias("parent")
 EXTENT: Final = sa.select(
     stream.c.seq,
     stream.c.pruned_seq,
-    # Two questions: asked for both at once, SQLite reads all events.
+    # Two subqueries, because SQLite reads all events for MIN and MAX in one.
     sa.select(sa.func.min(events.c.seq)).scalar_subquery(),
     sa.select(sa.func.max(events.c.seq)).scalar_subquery(),
 )
@@ -110,7 +113,7 @@ SLOT_EVENTS: Final = (
         events.c.type,
         sa.func.substr(events.c.payload, 1, sa.literal_column(str(SLOT_PAYLOAD_PREFIX_LENGTH))),
     )
-    .where(*_between, events.c.type.in_(sorted(str(one) for one in SLOT_EVENT_TYPES)))
+    .where(*_between, events.c.type.in_(sorted(str(kind) for kind in SLOT_EVENT_TYPES)))
     .order_by(events.c.seq)
 )
 EVENT_SEQS: Final = sa.select(events.c.seq).where(*_between).order_by(events.c.seq)
@@ -160,8 +163,8 @@ class SqlDoctorReader:
         )
 
     async def instances(self) -> Sequence[Instance]:
-        found = await self._database.fetch_rows(sa.select(*instances.c))
-        return [Instance(*tuple(row)) for row in found]
+        rows = await self._database.fetch_rows(sa.select(*instances.c))
+        return [Instance(*tuple(row)) for row in rows]
 
     async def lane_uses(self) -> Sequence[LaneUsage]:
         return await self._database.read_with_retry(_read_lane_uses, in_snapshot=True)
@@ -170,45 +173,50 @@ class SqlDoctorReader:
 async def _read_run_page(connection: AsyncConnection, after_seq: int, limit: int) -> ExaminedRuns:
     _, pruned_seq = (await connection.execute(STREAM)).one()
     rows = (await connection.execute(RUNS, {"after_seq": after_seq, "limit": limit})).all()
-    unreadable = {row.id: word for row in rows if (word := _find_unknown_value(row)) is not None}
+    unknown_values = {
+        row.id: value for row in rows if (value := _find_unknown_value(row)) is not None
+    }
     ids = {"ids": [row.id for row in rows]}
     keys = {"keys": sorted({row.key for row in rows})}
-    found = (await connection.execute(PREDECESSORS, ids)).all()
-    predecessors = {run_id: earlier_id for run_id, earlier_id in found if earlier_id is not None}
-    with_events = {"ids": sorted({*ids["ids"], *predecessors.values()})}
+    pairs = (await connection.execute(PREDECESSORS, ids)).all()
+    predecessors = {run_id: earlier_id for run_id, earlier_id in pairs if earlier_id is not None}
+    ids_with_changes = {"ids": sorted({*ids["ids"], *predecessors.values()})}
     heads: dict[Key, list[KeyHead]] = defaultdict(list)
     for row in await connection.execute(HEADS, keys):
         heads[row.head_key].append(KeyHead(*row))
     changes: dict[RunId, list[StateChange]] = defaultdict(list)
-    for run_id, *change in await connection.execute(CHANGES, with_events):
+    for run_id, *change in await connection.execute(CHANGES, ids_with_changes):
         changes[run_id].append(StateChange(*change))
     waiting = await connection.execute(FIRST_WAITING, keys)
-    numbers = await connection.execute(RUN_SEQ_RANGES, ids)
+    ranges = await connection.execute(RUN_SEQ_RANGES, ids)
     unread = await connection.execute(UNREAD_COUNTS, ids)
-    alive = await connection.execute(sa.select(*instances.c))
-    forgotten = await connection.execute(ORPHANED_RUNS, ids)
+    instance_rows = await connection.execute(sa.select(*instances.c))
+    orphans = await connection.execute(ORPHANED_RUNS, ids)
     return ExaminedRuns(
-        runs=[Run.from_row(tuple(row)) for row in rows if row.id not in unreadable],
-        unknown_values=unreadable,
+        runs=[Run.from_row(tuple(row)) for row in rows if row.id not in unknown_values],
+        unknown_values=unknown_values,
         last_seq=rows[-1].seq if rows else None,
         pruned_seq=pruned_seq,
         heads=heads,
-        first_waiting_seqs={key: seq for key, seq in waiting},  # noqa: C416  # Rows are no pairs.
+        first_waiting_seqs={key: seq for key, seq in waiting},  # noqa: C416  # `dict` rejects rows.
         predecessor_ids=predecessors,
-        run_seq_ranges={run_id: RunSeqRange(*figures) for run_id, *figures in numbers},
+        run_seq_ranges={run_id: RunSeqRange(*values) for run_id, *values in ranges},
         changes=changes,
         unread_counts={run_id: count for run_id, count in unread},  # noqa: C416
-        instances=[Instance(*row) for row in alive],
-        orphan_parent_ids={run_id: parent_id for run_id, parent_id in forgotten},  # noqa: C416
+        instances=[Instance(*row) for row in instance_rows],
+        orphan_parent_ids={run_id: parent_id for run_id, parent_id in orphans},  # noqa: C416
     )
 
 
 def _find_unknown_value(row: sa.Row[Any]) -> str | None:
-    """The first word that no vocabulary has, so that no Run can be made of the row."""
-    for name, vocabulary in _ENUM_COLUMNS:
-        word: str = row._mapping[name]
-        if word not in list(vocabulary):
-            return word
+    """Return the first value that is in none of the enumerations, or None if all are valid.
+
+    A row with such a value cannot become a Run.
+    """
+    for name, members in _ENUM_COLUMNS:
+        value: str = row._mapping[name]
+        if value not in list(members):
+            return value
     return None
 
 
@@ -236,7 +244,7 @@ async def _read_lane_uses(connection: AsyncConnection) -> list[LaneUsage]:
 async def _read_lane_use(connection: AsyncConnection, lane: LaneRow, held_count: int) -> LaneUsage:
     taken_seq: int | None = None
     is_changed = False
-    if held_count > lane.max_concurrent:  # Else nobody asks how it came to that.
+    if held_count > lane.max_concurrent:  # Otherwise the doctor does not need these values.
         taken_seq = await connection.scalar(LAST_TAKEN_SEQ, {"lane": lane.name})
         since = {"lane": lane.name, "after_seq": taken_seq or 0}
         is_changed = await connection.scalar(LANE_CHANGED, since) is not None

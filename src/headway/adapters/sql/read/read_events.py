@@ -1,4 +1,4 @@
-"""Reading the event stream."""
+"""Read the event stream."""
 
 from collections.abc import Sequence
 from typing import Any, Final
@@ -14,7 +14,7 @@ from headway.ports.event_reader import EventSlice
 
 FIRST_COUNT: Final = 16
 SHORT_LENGTH_MAX: Final = 512
-"""Payloads up to this come with their rows; longer ones are fetched once it is known how many."""
+"""Shorter payloads are read with their rows. Longer ones follow once their number is known."""
 STREAM_COLUMNS: Final = (stream.c.seq, stream.c.pruned_seq, stream.c.epoch)
 
 
@@ -31,18 +31,18 @@ class SqlEventReader:
         run_id: RunId | None = None,
     ) -> EventSlice:
         async def page(connection: AsyncConnection) -> EventSlice:
-            found = await connection.execute(sa.select(*STREAM_COLUMNS))
-            last_seq, pruned_seq, epoch = found.one()
+            stream_row = await connection.execute(sa.select(*STREAM_COLUMNS))
+            last_seq, pruned_seq, epoch = stream_row.one()
             if length_max is None:
                 query = _select_after(sa.select(*events.c), after_seq, limit, run_id)
-                read = [Event(*row) for row in await connection.execute(query)]
-                has_more = len(read) == limit
+                page_events = [Event(*row) for row in await connection.execute(query)]
+                has_more = len(page_events) == limit
             else:
-                read, has_more = await self._read_bounded(
+                page_events, has_more = await self._read_bounded(
                     connection, after_seq, limit, length_max, run_id
                 )
             after_at = await read_event_time(connection, after_seq)
-            return EventSlice(read, last_seq, pruned_seq, has_more, after_at, epoch)
+            return EventSlice(page_events, last_seq, pruned_seq, has_more, after_at, epoch)
 
         return await self._database.read_with_retry(page, in_snapshot=True)
 
@@ -58,27 +58,31 @@ class SqlEventReader:
         length_max: int,
         run_id: RunId | None,
     ) -> tuple[list[Event], bool]:
-        """No more of them than fit, however long they are: never are all of them in memory."""
+        """Read as many events as fit into `length_max` bytes of payload, at least one.
+
+        Payloads that do not fit are never loaded. Also return whether there are more events.
+        """
         rows: list[Any] = []
         length = 0
         for count in (min(FIRST_COUNT, limit), max(0, limit - FIRST_COUNT)):
-            # A few first: where they are long, no more need to be looked at.
+            # Read a few first. If they are long, no more are needed.
             query = _select_after(self._select_with_lengths(), after_seq, count, run_id)
-            found = (await connection.execute(query)).all() if count else []
-            for row in found:
+            page = (await connection.execute(query)).all() if count else []
+            for row in page:
                 length += row.length
                 if rows and length > length_max:
                     return await _load_payloads(connection, rows), True
                 rows.append(row)
                 after_seq = row.seq
-            if len(found) < count:
+            if len(page) < count:
                 return await _load_payloads(connection, rows), False
         return await _load_payloads(connection, rows), True
 
     def _select_with_lengths(self) -> sa.Select[Any]:
-        """Events with the length of their payloads, and only the short ones of those."""
-        of = sa.func.length if self._database.driver == "sqlite" else sa.func.octet_length
-        length = of(events.c.payload)
+        """Select events with the lengths of their payloads; long payloads are NULL."""
+        is_sqlite = self._database.driver == "sqlite"
+        length_of = sa.func.length if is_sqlite else sa.func.octet_length
+        length = length_of(events.c.payload)
         payload = sa.case((length <= SHORT_LENGTH_MAX, events.c.payload), else_=None).label(
             "payload"
         )
@@ -97,16 +101,16 @@ def _select_after(
     query = query.where(events.c.seq > seq).limit(limit)
     if run_id is None:
         return query.order_by(events.c.seq)
-    # The same order, and found by the index of the run's own events.
+    # The same order, but with the index of the run's own events.
     return query.where(events.c.run_id == run_id).order_by(events.c.run_seq)
 
 
 async def _load_payloads(connection: AsyncConnection, rows: Sequence[Any]) -> list[Event]:
-    """The events of these rows, with their payloads, the long ones too."""
-    long = [row.seq for row in rows if row.payload is None]
+    """Return the events of these rows, with the long payloads that the rows lack."""
+    long_seqs = [row.seq for row in rows if row.payload is None]
     payloads: dict[int, str] = {}
-    if long:
-        query = sa.select(events.c.seq, events.c.payload).where(events.c.seq.in_(long))
+    if long_seqs:
+        query = sa.select(events.c.seq, events.c.payload).where(events.c.seq.in_(long_seqs))
         payloads = {row.seq: row.payload for row in await connection.execute(query)}
-    found = [Event(*row[:-1]) for row in rows]
-    return [one._replace(payload=payloads.get(one.seq, one.payload)) for one in found]
+    short = [Event(*event) for *event, _length in rows]
+    return [event._replace(payload=payloads.get(event.seq, event.payload)) for event in short]

@@ -1,4 +1,4 @@
-"""Reading the ledger of files."""
+"""Read the list of stored files."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -16,8 +16,8 @@ class SqlFileReader:
         self._database = database
 
     async def ended_runs(self, run_ids: Sequence[RunId]) -> Sequence[RunId]:
-        is_over = runs.c.id.in_(run_ids) & runs.c.ended_at.is_not(None)
-        rows = await self._database.fetch_rows(sa.select(runs.c.id).where(is_over))
+        has_ended = runs.c.id.in_(run_ids) & runs.c.ended_at.is_not(None)
+        rows = await self._database.fetch_rows(sa.select(runs.c.id).where(has_ended))
         return [RunId(run_id) for (run_id,) in rows]
 
     async def files_of_run(

@@ -1,4 +1,4 @@
-"""Reading flows, their versions, tasks and node runs."""
+"""Read flows, their versions, tasks and node runs."""
 
 import json
 from collections.abc import AsyncIterator, Sequence
@@ -83,8 +83,8 @@ class SqlFlowReader:
         return [SavedFlow._make(row) for row in rows]
 
     async def version(self, flow: str, version: int) -> SavedVersion | None:
-        found = (flow_versions.c.flow == flow) & (flow_versions.c.version == version)
-        rows = await self._database.fetch_rows(sa.select(*flow_versions.c).where(found))
+        is_version = (flow_versions.c.flow == flow) & (flow_versions.c.version == version)
+        rows = await self._database.fetch_rows(sa.select(*flow_versions.c).where(is_version))
         return SavedVersion._make(rows[0]) if rows else None
 
     async def versions(
@@ -103,30 +103,31 @@ class SqlFlowReader:
         return _to_task(rows[0]) if rows else None
 
     async def tasks(
-        self, wanted: TaskFilter, *, limit: int, after: tuple[Instant, RunId] | None = None
+        self, task_filter: TaskFilter, *, limit: int, after: tuple[Instant, RunId] | None = None
     ) -> AsyncIterator[FlowTask]:
-        is_wanted = _filter_conditions(wanted)
+        conditions = _filter_conditions(task_filter)
         while limit > 0:
-            places = await self._read_positions(is_wanted, limit=limit, after=after)
-            place_count = limit
-            for first in range(0, len(places), CHUNK_ROW_COUNT):
+            positions = await self._read_positions(conditions, limit=limit, after=after)
+            position_count = limit
+            for first in range(0, len(positions), CHUNK_ROW_COUNT):
                 for task in await self._read_tasks_at(
-                    places[first : first + CHUNK_ROW_COUNT], is_wanted
+                    positions[first : first + CHUNK_ROW_COUNT], conditions
                 ):
                     limit -= 1
                     yield task
-            if len(places) < place_count:
+            if len(positions) < position_count:
                 return
-            after = places[-1]  # For those that were left out there are others.
+            # Tasks that have changed since their positions were read are replaced by later ones.
+            after = positions[-1]
 
     async def _read_positions(
         self,
-        is_wanted: Sequence[sa.ColumnElement[bool]],
+        conditions: Sequence[sa.ColumnElement[bool]],
         *,
         limit: int,
         after: tuple[Instant, RunId] | None,
     ) -> Sequence[tuple[Instant, RunId]]:
-        query = _TASK_POSITIONS.where(*is_wanted).order_by(
+        query = _TASK_POSITIONS.where(*conditions).order_by(
             *(column.desc() for column in _TASK_ORDER)
         )
         if after is not None:
@@ -136,18 +137,23 @@ class SqlFlowReader:
 
     async def _read_tasks_at(
         self,
-        places: Sequence[tuple[Instant, RunId]],
-        is_wanted: Sequence[sa.ColumnElement[bool]],
+        positions: Sequence[tuple[Instant, RunId]],
+        conditions: Sequence[sa.ColumnElement[bool]],
     ) -> Sequence[FlowTask]:
-        is_one = flow_runs.c.run_id.in_([run_id for _, run_id in places])
-        rows = await self._database.fetch_rows(_TASKS.where(is_one, *is_wanted))
-        found = {task.flow_run.run_id: task for task in map(_to_task, rows)}
-        return [found[place[1]]._replace(cursor=place) for place in places if place[1] in found]
+        """Read the tasks at these positions. Leave out tasks that no longer match."""
+        is_listed = flow_runs.c.run_id.in_([run_id for _, run_id in positions])
+        rows = await self._database.fetch_rows(_TASKS.where(is_listed, *conditions))
+        tasks = {task.flow_run.run_id: task for task in map(_to_task, rows)}
+        return [
+            tasks[run_id]._replace(cursor=(updated_at, run_id))
+            for updated_at, run_id in positions
+            if run_id in tasks
+        ]
 
     async def stored_task(self, run_id: RunId) -> StoredTask | None:
         async def read(connection: AsyncConnection) -> StoredTask | None:
-            given = {"run_id": run_id}
-            row = (await connection.execute(_FLOW_RUN, given)).one_or_none()
+            parameters = {"run_id": run_id}
+            row = (await connection.execute(_FLOW_RUN, parameters)).one_or_none()
             if row is None:
                 return None
             flow_run = FlowRun._make(row)
@@ -155,17 +161,17 @@ class SqlFlowReader:
             if flow_run.standing is not None:
                 first_seq = first_row_needed(json.loads(flow_run.standing))
                 if first_seq is not None:
-                    found = await connection.execute(
-                        _NODE_RUNS, given | {"after_seq": first_seq - 1}
+                    node_run_rows = await connection.execute(
+                        _NODE_RUNS, parameters | {"after_seq": first_seq - 1}
                     )
-                    rows = [from_row(NodeRunRow._make(one)) for one in found]
-            shared = await connection.execute(_SHARED, given)
-            unread = await connection.execute(_UNREAD, given)
+                    rows = [from_row(NodeRunRow._make(node_run)) for node_run in node_run_rows]
+            shared = await connection.execute(_SHARED, parameters)
+            unread = await connection.execute(_UNREAD, parameters)
             return StoredTask(
                 flow_run=flow_run,
                 shared={json.loads(name): value for name, value in shared},
                 rows=rows,
-                unread=[InboxItem._make(one) for one in unread],
+                unread=[InboxItem._make(item) for item in unread],
                 now=await self._database.clock.read(connection),
             )
 
@@ -185,22 +191,22 @@ class SqlFlowReader:
 
     def node_runs(self, run_id: RunId, *, limit: int, after_seq: int = 0) -> AsyncIterator[NodeRun]:
         async def read(count: int, after_seq: int) -> Sequence[NodeRun]:
-            given = {"run_id": run_id, "after_seq": after_seq}
-            rows = await self._database.fetch_rows(_NODE_RUNS.limit(count), given)
+            parameters = {"run_id": run_id, "after_seq": after_seq}
+            rows = await self._database.fetch_rows(_NODE_RUNS.limit(count), parameters)
             return [from_row(NodeRunRow._make(row)) for row in rows]
 
         return iterate_in_chunks(read, lambda row: row.seq, limit=limit, after=after_seq)
 
 
-def _filter_conditions(wanted: TaskFilter) -> list[sa.ColumnElement[bool]]:
-    found: list[sa.ColumnElement[bool]] = []
-    if wanted.statuses:
-        found.append(runs.c.status.in_([status.value for status in wanted.statuses]))
-    if wanted.flow is not None:
-        found.append(flow_runs.c.flow == wanted.flow)
-    if wanted.waits_for is not None:
-        found += [flow_runs.c.waits_for == wanted.waits_for, runs.c.ended_at.is_(None)]
-    return found
+def _filter_conditions(task_filter: TaskFilter) -> list[sa.ColumnElement[bool]]:
+    conditions: list[sa.ColumnElement[bool]] = []
+    if task_filter.statuses:
+        conditions.append(runs.c.status.in_([status.value for status in task_filter.statuses]))
+    if task_filter.flow is not None:
+        conditions.append(flow_runs.c.flow == task_filter.flow)
+    if task_filter.waits_for is not None:
+        conditions += [flow_runs.c.waits_for == task_filter.waits_for, runs.c.ended_at.is_(None)]
+    return conditions
 
 
 def _to_task(row: sa.Row[Any]) -> FlowTask:

@@ -1,4 +1,4 @@
-"""Read the recent keys: see `headway.core.run.recent`."""
+"""Read the recent keys, as defined in `headway.core.run.recent`."""
 
 from collections.abc import Sequence
 from typing import Final, NamedTuple
@@ -21,7 +21,7 @@ _NEWEST: Final = (
     )
     .order_by(runs.c.seq.desc())
 )
-# For the case that a few busy keys have most of the newest runs: the database groups them.
+# Used if a few busy keys have most of the newest runs: the database groups them.
 _NEWEST_BY_KEY: Final = (
     sa.select(sa.func.max(runs.c.seq).label("seq"), runs.c.key)
     .where(
@@ -47,29 +47,29 @@ class RecentKeys(NamedTuple):
     keys: Sequence[RecentKey]
     """The recent keys, the newest first."""
     has_older: bool
-    """Whether there are older runs, whose keys may not be listed."""
+    """True if there are older runs, whose keys may not be listed."""
     last_seqs: Sequence[int]
-    """The newest run of each key that was not refused, and the newest that began."""
+    """For each key, the newest run that was not rejected and the newest that started."""
 
 
 async def read_recent(connection: AsyncConnection, *, seq: int) -> RecentKeys:
     """Read the newest runs, and older ones only if these have too few keys."""
-    found: dict[Key, int] = {}
+    seq_by_key: dict[Key, int] = {}
     limits = {"after_seq": recent_after_seq(seq), "before_seq": seq + 1}
     newest = (await connection.execute(_NEWEST.limit(NEWEST_RUN_COUNT), limits)).all()
     for row in newest:
         if row.status != RunStatus.REJECTED.value:
-            found.setdefault(row.key, row.seq)
-    if len(found) < recent.KEY_COUNT_MAX and len(newest) == NEWEST_RUN_COUNT:
+            seq_by_key.setdefault(row.key, row.seq)
+    if len(seq_by_key) < recent.KEY_COUNT_MAX and len(newest) == NEWEST_RUN_COUNT:
         limits["before_seq"] = newest[-1].seq
         grouped = _NEWEST_BY_KEY.limit(recent.KEY_COUNT_MAX)
         for older_run in await connection.execute(grouped, limits):
-            found.setdefault(older_run.key, older_run.seq)
-    keys = [RecentKey(*one) for one in found.items()][: recent.KEY_COUNT_MAX]
+            seq_by_key.setdefault(older_run.key, older_run.seq)
+    keys = [RecentKey(*item) for item in seq_by_key.items()][: recent.KEY_COUNT_MAX]
     is_full = len(keys) == recent.KEY_COUNT_MAX
     first_seq = keys[-1].seq if is_full else limits["after_seq"] + 1
     older = sa.select(runs.c.seq).where(runs.c.seq < first_seq).limit(1)
-    seqs = [one.seq for one in keys]
+    seqs = [recent_key.seq for recent_key in keys]
     return RecentKeys(
         keys,
         (await connection.scalar(older)) is not None,
@@ -78,6 +78,6 @@ async def read_recent(connection: AsyncConnection, *, seq: int) -> RecentKeys:
 
 
 async def _read_last_started(connection: AsyncConnection, seqs: Sequence[int]) -> list[int]:
-    """Return for each of these runs the newest run of its key that began."""
+    """Return, for each of these runs, the newest run of its key that started."""
     query = sa.select(_LAST_STARTED.scalar_subquery()).where(_NEWEST_OF_KEY.c.seq.in_(seqs))
     return [seq for seq in await connection.scalars(query) if seq is not None]

@@ -1,4 +1,7 @@
-"""Reading runs, lanes, keys and instances. Lists go by keyset, and never count a whole table."""
+"""Read runs, lanes, keys and instances.
+
+Lists use keyset pagination and never count a whole table.
+"""
 
 import asyncio
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
@@ -38,21 +41,22 @@ _RECORDS: Final = sa.select(*RECORD_COLUMNS)
 _RECORD: Final = sa.select(*RECORD_COLUMNS, runs.c.traceback)
 _STATES: Final = sa.select(*RUN_COLUMNS)
 _HELD_RUNS: Final = sa.select(*(runs.c[name] for name in HeldRun._fields))
-# Found by the two indexes that hold active runs only: compared and not asked for NULL, and sorted
-# by an expression, or SQLite would rather read a million finished runs in the order of `seq`.
+# These use the two indexes that contain active runs only. They compare with a value instead of
+# IS NOT NULL, and sort by an expression. Otherwise SQLite would read a million ended runs in the
+# order of `seq`.
 _IS_HEAD: Final = runs.c.head_key > sa.literal_column("''")
 _IS_ACTIVE: Final = _IS_HEAD | (runs.c.waiting_key > sa.literal_column("''"))
 _CHILDREN: Final = sa.select(runs.c.id).order_by(runs.c.seq)
 _INSTANCES: Final = sa.select(*instances.c).order_by(instances.c.started_at, instances.c.id)
-# Of each saved key the last run that was not refused, and the last that has begun: a few looks into
-# the index of keys for each of them.
+# For each saved key, the last run that was not rejected and the last one that started. Each needs
+# a few reads of the index of keys.
 _NEWER: Final = runs.alias("newer")
 
 
-def _last_seqs(is_wanted: sa.ColumnElement[bool]) -> sa.Select[Any]:
+def _last_seqs(condition: sa.ColumnElement[bool]) -> sa.Select[Any]:
     newest = (
         sa.select(_NEWER.c.seq)
-        .where(_NEWER.c.key == saved_keys.c.key, is_wanted)
+        .where(_NEWER.c.key == saved_keys.c.key, condition)
         .order_by(_NEWER.c.seq.desc())
         .limit(sa.literal_column("1"))
         .correlate(saved_keys)
@@ -73,33 +77,33 @@ class SqlRunReader:
 
     async def now(self) -> Instant:
         clock = self._database.clock
-        here = clock.local_now()
-        return await self._database.read_with_retry(clock.read) if here is None else here
+        local = clock.local_now()
+        return await self._database.read_with_retry(clock.read) if local is None else local
 
     async def run(self, run_id: RunId) -> RunRecord | None:
         rows = await self._database.fetch_rows(_RECORD.where(runs.c.id == run_id))
         return to_record(rows[0])._replace(traceback=rows[0].traceback) if rows else None
 
     def list_runs(
-        self, wanted: RunFilter, *, limit: int, before_seq: int | None = None
+        self, run_filter: RunFilter, *, limit: int, before_seq: int | None = None
     ) -> AsyncIterator[RunRecord]:
         async def read(count: int, before_seq: int | None) -> Sequence[RunRecord]:
-            queries = page_queries(_RECORDS, wanted, limit=count, before_seq=before_seq)
+            queries = page_queries(_RECORDS, run_filter, limit=count, before_seq=before_seq)
 
             async def find(connection: AsyncConnection) -> list[RunRecord]:
                 query = queries[0]
-                if len(queries) > 1:  # Each finds as many, of which most are left out unread.
+                if len(queries) > 1:  # Read only the seqs first, because most rows are left out.
                     seqs: list[int] = []
-                    for one in queries:
-                        seqs += await connection.scalars(one.with_only_columns(runs.c.seq))
+                    for page_query in queries:
+                        seqs += await connection.scalars(page_query.with_only_columns(runs.c.seq))
                     query = _RECORDS.where(runs.c.seq.in_(sorted(seqs)[-count:]))
-                found = map(to_record, await connection.execute(query))
-                return sorted(found, key=lambda record: record.run.seq, reverse=True)
+                records = map(to_record, await connection.execute(query))
+                return sorted(records, key=lambda record: record.run.seq, reverse=True)
 
-            # A run that moves between two queries would be in both, or in neither.
+            # In a snapshot, because the status of a run could change between two queries.
             return await self._database.read_with_retry(find, in_snapshot=len(queries) > 1)
 
-        return iterate_in_chunks(read, lambda one: one.run.seq, limit=limit, after=before_seq)
+        return iterate_in_chunks(read, lambda record: record.run.seq, limit=limit, after=before_seq)
 
     async def snapshot(self) -> Snapshot:
         return await self._database.read_with_retry(_read_snapshot, in_snapshot=True)
@@ -163,8 +167,8 @@ class SqlRunReader:
         query = _STATES.where(runs.c.due_at <= now).order_by(runs.c.due_at).limit(limit)
         return [Run.from_row(row) for row in await self._database.fetch_rows(query)]
 
-    async def runs_held_by(self, instance_id: InstanceId, *, limit: int) -> Sequence[HeldRun]:
-        # Only heads are held, so the index of heads serves.
+    async def held_runs(self, instance_id: InstanceId, *, limit: int) -> Sequence[HeldRun]:
+        # Only heads are held, so the index of heads is used.
         is_held = _IS_HEAD & (runs.c.instance_id == instance_id)
         rows = await self._database.fetch_rows(
             _HELD_RUNS.where(is_held).order_by(_UNINDEXED_SEQ).limit(limit)
@@ -186,21 +190,21 @@ class SqlRunReader:
     async def ancestors(self, run_id: RunId, *, limit: int) -> Sequence[Run]:
         async def read(connection: AsyncConnection) -> Sequence[Run]:
             child = runs.alias("child")
-            found: list[Run] = []
+            ancestors: list[Run] = []
             for _ in range(limit):
-                last_id = found[-1].id if found else run_id
+                last_id = ancestors[-1].id if ancestors else run_id
                 query = _STATES.where(child.c.id == last_id, runs.c.id == child.c.parent_id)
                 row = (await connection.execute(query)).one_or_none()
                 if row is None:
                     break
-                found.append(Run.from_row(tuple(row)))
-            return found
+                ancestors.append(Run.from_row(tuple(row)))
+            return ancestors
 
         return await self._database.read_with_retry(read)
 
     async def children_to_cancel(self, parent_id: RunId, *, limit: int) -> Sequence[RunId]:
-        is_asked = runs.c.status == RunStatus.CANCELLING.value
-        query = _CHILDREN.where(runs.c.child_of == parent_id, ~is_asked).limit(limit)
+        is_cancelling = runs.c.status == RunStatus.CANCELLING.value
+        query = _CHILDREN.where(runs.c.child_of == parent_id, ~is_cancelling).limit(limit)
         return [run_id for (run_id,) in await self._database.fetch_rows(query)]
 
     async def active_children(self, parent_id: RunId, *, limit: int) -> Sequence[RunId]:
@@ -233,11 +237,11 @@ class SqlRunReader:
     async def _fetch_by_ids(
         self, run_ids: Collection[RunId], query: sa.Select[Any]
     ) -> Sequence[sa.Row[Any]]:
-        wanted, found = list(run_ids), list[sa.Row[Any]]()
-        for first in range(0, len(wanted), _ID_CHUNK_COUNT):
-            some = wanted[first : first + _ID_CHUNK_COUNT]
-            found += await self._database.fetch_rows(query.where(runs.c.id.in_(some)))
-        return found
+        ids, rows = list(run_ids), list[sa.Row[Any]]()
+        for first in range(0, len(ids), _ID_CHUNK_COUNT):
+            chunk = ids[first : first + _ID_CHUNK_COUNT]
+            rows += await self._database.fetch_rows(query.where(runs.c.id.in_(chunk)))
+        return rows
 
 
 async def _read_snapshot(connection: AsyncConnection) -> Snapshot:
@@ -248,9 +252,9 @@ async def _read_snapshot(connection: AsyncConnection) -> Snapshot:
     last_runs: dict[RunId, RunRecord] = {}
     # One query each, because a combined condition could not use an index.
     for seqs in (_LAST_SEQS, _LAST_STARTED_SEQS, recent.last_seqs):
-        found = await connection.execute(_RECORDS.where(runs.c.seq.in_(seqs)))
-        last_runs |= {record.run.id: record for record in await _to_records(found.all())}
-    living = await connection.execute(_INSTANCES.where(instances.c.is_dead == 0))
+        rows = await connection.execute(_RECORDS.where(runs.c.seq.in_(seqs)))
+        last_runs |= {record.run.id: record for record in await _to_records(rows.all())}
+    live_instances = await connection.execute(_INSTANCES.where(instances.c.is_dead == 0))
     return Snapshot(
         seq=seq,
         epoch=epoch,
@@ -258,7 +262,7 @@ async def _read_snapshot(connection: AsyncConnection) -> Snapshot:
         keys=[SavedKey(*row) for row in keys],
         runs=await _to_records(active.all()),
         last_runs=list(last_runs.values()),
-        instances=[Instance._make(row) for row in living],
+        instances=[Instance._make(row) for row in live_instances],
         seq_written_at=await read_event_time(connection, seq),
         recent_keys=recent.keys,
         has_older_keys=recent.has_older,
@@ -266,12 +270,12 @@ async def _read_snapshot(connection: AsyncConnection) -> Snapshot:
 
 
 async def _to_records(rows: Sequence[sa.Row[Any]]) -> list[RunRecord]:
-    """There may be thousands: others have their turn in between."""
-    found: list[RunRecord] = []
+    """Convert rows in chunks, so that thousands of them do not block the event loop."""
+    records: list[RunRecord] = []
     for first in range(0, len(rows), _ROW_CHUNK_COUNT):
-        found += map(to_record, rows[first : first + _ROW_CHUNK_COUNT])
+        records += map(to_record, rows[first : first + _ROW_CHUNK_COUNT])
         await asyncio.sleep(0)
-    return found
+    return records
 
 
 async def _read_lanes(connection: AsyncConnection) -> list[LaneCounts]:
@@ -283,6 +287,6 @@ def _to_held_run(row: sa.Row[Any]) -> HeldRun:
 
 
 def to_record(row: sa.Row[Any]) -> RunRecord:
-    """From a row that begins with the columns of a record."""
+    """Return the record in a row that begins with RECORD_COLUMNS."""
     documents = row[len(RUN_COLUMNS) : len(RECORD_COLUMNS)]
     return RunRecord(Run.from_row(row[: len(RUN_COLUMNS)]), *documents)

@@ -1,4 +1,4 @@
-"""Reading what a run may be waiting for. Every query finds its rows by an index."""
+"""Read the state that explains what a run is waiting for. Every query uses an index."""
 
 from typing import Final
 
@@ -19,7 +19,7 @@ from headway.core.run.explain import (
 )
 from headway.core.run.run import QueueRank, Run
 
-# An execution may report ten times a second for days; further back than this nobody looks.
+# A run may report progress ten times per second for days, so only its newest events are searched.
 EVENT_COUNT_MAX: Final = 10_000
 MOVE_EVENT_TYPES: Final = (
     EventType.STATE_CHANGED,
@@ -56,7 +56,7 @@ COUNT_IN_RANK: Final = Query(
 )
 LANE: Final = Query(sa.select(*lanes.c).where(lanes.c.name == _lane))
 HELD_COUNT: Final = Query(_COUNT.where(runs.c.slot == _lane))
-# Sorted by an expression, or SQLite would rather walk through all runs in the order of `seq`.
+# Sorted by an expression. Otherwise SQLite would read all runs in the order of `seq`.
 SLOT_HOLDERS: Final = Query(
     sa.select(runs.c.id)
     .where(runs.c.slot == _lane)
@@ -101,15 +101,15 @@ async def read_situation(connection: AsyncConnection, run_id: RunId) -> Situatio
     row = (await connection.execute(RUN.select, {"run_id": run_id})).one_or_none()
     if row is None:
         return None
-    *state, error, cancel = row
-    run = Run.from_row(state)
+    *run_row, error, cancel = row
+    run = Run.from_row(run_row)
     in_lane = {"lane": run.lane}
     head = (await connection.execute(HEAD.select, {"key": run.key})).one_or_none()
     lane = (await connection.execute(LANE.select, in_lane)).one_or_none()
     holders = await connection.execute(SLOT_HOLDERS.select, in_lane)
     leases = await connection.execute(LEASES.select)
     children = await connection.execute(CHILDREN.select, {"run_id": run_id})
-    asked = await connection.execute(INTERRUPTS.select, {"run_id": run_id})
+    interrupt_rows = await connection.execute(INTERRUPTS.select, {"run_id": run_id})
     return Situation(
         run=run,
         lane=default_lane(run.lane) if lane is None else LaneRow(*lane),
@@ -121,7 +121,7 @@ async def read_situation(connection: AsyncConnection, run_id: RunId) -> Situatio
         ready_at=await connection.scalar(READY_AT.select, {"seq": run.ready_seq}),
         moved_at=await connection.scalar(MOVED_AT.select, {"run_id": run_id}),
         child_ids=[RunId(child_id) for (child_id,) in children],
-        open_call_ids=[call_id for (call_id,) in asked],
+        open_call_ids=[call_id for (call_id,) in interrupt_rows],
         error=error,
         cancel=cancel,
     )

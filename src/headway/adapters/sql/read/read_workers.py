@@ -1,4 +1,4 @@
-"""Reading the registry of workers."""
+"""Read the registered workers."""
 
 import json
 from collections.abc import Sequence
@@ -29,7 +29,7 @@ class SqlWorkerReader:
 
     async def workers(self, *, heartbeat_since: Instant) -> Sequence[LiveWorker]:
         rows = await self._database.fetch_rows(_LIVE_WORKERS, {"since": heartbeat_since})
-        return sorted(map(_to_live_worker, rows), key=lambda one: one.id)
+        return sorted(map(_to_live_worker, rows), key=lambda worker: worker.id)
 
     async def stale_workers(self, *, heartbeat_before: Instant, limit: int) -> Sequence[str]:
         rows = await self._database.fetch_rows(

@@ -1,1 +1,4 @@
-"""The write path: queue, writer thread, loading and writing batches."""
+"""The write path: command queue, writer thread, loading and writing batches.
+
+See docs/internals/writer.md.
+"""

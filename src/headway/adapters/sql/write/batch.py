@@ -1,4 +1,7 @@
-"""What the writer remembers of a batch: who waits for it, and what to tell them."""
+"""The commands of a batch with their waiting callers, and a batch whose commit is in doubt.
+
+See docs/internals/writer.md.
+"""
 
 import asyncio
 from dataclasses import dataclass
@@ -13,13 +16,15 @@ Answer = tuple["asyncio.Future[Any] | Lease", Any, BaseException | None]
 
 @dataclass(frozen=True, slots=True)
 class PendingCommand:
+    """A command in the queue, with the future or the lease that receives its answer."""
+
     command: Command[Any]
     answer: "asyncio.Future[Any] | Lease"
 
 
 @dataclass(frozen=True, slots=True)
 class InDoubtBatch:
-    """A batch whose commit was sent and not yet answered."""
+    """A batch whose COMMIT was sent but not answered yet."""
 
     batch_number: int
     answers: list[Any]

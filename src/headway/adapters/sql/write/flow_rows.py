@@ -1,4 +1,4 @@
-"""Flows and their tasks, as a batch locks and writes them."""
+"""Load and write the rows of flows, flow tasks and workers in a batch."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -93,93 +93,108 @@ _PARENTS: Final = Query(
 )
 
 
-async def add_needed_parents(link: Link, needs: RowsNeeded) -> None:
-    """Before any run is locked: whose child a run is never changes."""
-    for (parent_id,) in await link.fetch(_PARENTS, {"ids": list(needs.child_ids)}):
-        needs.add_run(parent_id, may_wake=True)
+async def add_needed_parents(link: Link, needed: RowsNeeded) -> None:
+    """Add the parents of flow tasks to the rows to load.
+
+    Called before any run is locked. That is safe, because a run's parent never changes.
+    """
+    for (parent_id,) in await link.fetch(_PARENTS, {"ids": list(needed.child_ids)}):
+        needed.add_run(parent_id, may_wake=True)
 
 
-async def load_flows(link: Link, needs: RowsNeeded, world: BatchState) -> None:
-    """Flows, and then workers: both are locked before any run."""
-    if needs.flows:
-        for row in await link.fetch(_FLOWS, {"names": list(needs.flows)}):
+async def load_flows(link: Link, needed: RowsNeeded, batch: BatchState) -> None:
+    """Lock and load flows, then workers. Both are locked before any run."""
+    if needed.flows:
+        for row in await link.fetch(_FLOWS, {"names": list(needed.flows)}):
             flow = SavedFlow(*row)
-            world.flows[flow.name] = flow
-    if needs.workers:
-        for row in await link.fetch(_WORKERS, {"ids": list(needs.workers)}):
+            batch.flows[flow.name] = flow
+    if needed.workers:
+        for row in await link.fetch(_WORKERS, {"ids": list(needed.workers)}):
             worker = SavedWorker(*row)
-            world.workers[worker.id] = worker
+            batch.workers[worker.id] = worker
 
 
-async def load_tasks(link: Link, needs: RowsNeeded, world: BatchState) -> None:
-    """What drivers read. Their runs are locked: who holds one is alone in writing its task."""
-    tasks = world.tasks
-    if needs.task_ids:
-        ids = {"ids": list(needs.task_ids)}
+async def load_tasks(link: Link, needed: RowsNeeded, batch: BatchState) -> None:
+    """Load the stored state of flow tasks, for their drivers.
+
+    The runs of the tasks are locked, so only this batch can write the tasks.
+    """
+    tasks = batch.tasks
+    if needed.task_ids:
+        ids = {"ids": list(needed.task_ids)}
         for row in await link.fetch(_TASKS, ids):
             task = FlowRun(*row)
             tasks.flow_runs[task.run_id] = task
         for run_id, name, value in await link.fetch(_SHARED, ids):
             tasks.shared.setdefault(run_id, {})[json.loads(name)] = value
-        wanted = [
+        parameters = [
             {"id": task.run_id, "seq": first_seq}
             for task in tasks.flow_runs.values()
             if task.standing is not None
             and (first_seq := first_row_needed(json.loads(task.standing))) is not None
         ]
-        for row in await link.fetch_each(_NODE_RUNS, wanted) if wanted else ():
+        for row in await link.fetch_each(_NODE_RUNS, parameters) if parameters else ():
             tasks.rows.setdefault(row[0], []).append(from_row(NodeRunRow(*row)))
-    if needs.ended_ids:
+    if needed.ended_ids:
         for run_id, status, *documents in await link.fetch(
-            _ENDED_RUNS, {"ids": list(needs.ended_ids)}
+            _ENDED_RUNS, {"ids": list(needed.ended_ids)}
         ):
             tasks.ended_children[run_id] = EndedChild(RunStatus(status), *documents)
 
 
 def plan_flow_changes(changes: FlowChanges) -> Iterator[tuple[Write, Sequence[Row]]]:
-    """Who may write a task is said by the guards of its run, in the same transaction."""
+    """Plan the writes of flows, workers and tasks.
+
+    Tasks need no guards of their own: the guards of their runs protect them in the transaction.
+    """
     for flow in changes.flows.values():
         if flow.revision == 1:
             yield _INSERT_FLOW, [tuple(flow)]
         else:
             yield _UPDATE_FLOW, [(*flow[1:], flow.name, flow.revision - 1)]
-    # Who is forgotten goes first: it may have come again in this batch.
+    # Deletes come first: a removed worker may have registered again in the same batch.
     yield _DELETE_WORKER, [(worker_id,) for worker_id in changes.workers_removed]
     yield _INSERT_WORKER, list(changes.workers_added.values())
-    yield _UPDATE_WORKER, [(*one[1:], one.id) for one in changes.workers.values()]
+    yield _UPDATE_WORKER, [(*worker[1:], worker.id) for worker in changes.workers.values()]
     yield _INSERT_VERSION, changes.versions
     yield _INSERT_FLOW_RUN, changes.runs_added
-    shapes: dict[tuple[str, ...], list[Row]] = {}
+    rows_by_columns: dict[tuple[str, ...], list[Row]] = {}
     for run_id, change in changes.runs_changed:
-        shapes.setdefault(tuple(change), []).append((*change.values(), run_id))
-    for columns, rows in shapes.items():
+        rows_by_columns.setdefault(tuple(change), []).append((*change.values(), run_id))
+    for columns, rows in rows_by_columns.items():
         yield Update(flow_runs, columns, ("run_id",)), rows
     yield _DELETE_SHARED, changes.shared_removed
     yield _INSERT_SHARED, changes.shared_added
-    yield _UPDATE_SHARED, [(one.value, one.run_id, one.name) for one in changes.shared_changed]
+    yield (
+        _UPDATE_SHARED,
+        [(shared.value, shared.run_id, shared.name) for shared in changes.shared_changed],
+    )
     yield _INSERT_NODE_RUN, changes.rows
 
 
-def plan_ended_tasks(world: BatchState) -> Iterator[tuple[Write, Sequence[Row]]]:
-    """An end that no driver has written moves the task all the same, and its place in lists."""
-    changes = world.changes
+def plan_ended_tasks(batch: BatchState) -> Iterator[tuple[Write, Sequence[Row]]]:
+    """Plan the new update times of tasks that ended without a write of their driver.
+
+    Lists of tasks are ordered by that time.
+    """
+    changes = batch.changes
     written = set() if changes.flow is None else {run_id for run_id, _ in changes.flow.runs_changed}
     ended = [
         (change["ended_at"], run_id)
         for run_id, change in changes.runs_changed.items()
         if change.get("ended_at") is not None
-        and world.loaded_runs[run_id].job == FLOW_JOB
+        and batch.loaded_runs[run_id].job == FLOW_JOB
         and run_id not in written
     ]
     yield _UPDATE_ENDED_TASK, ended
 
 
-def plan_removed_tasks(world: BatchState) -> Iterator[tuple[Write, Sequence[Row]]]:
-    """With runs that are removed goes what they had as tasks."""
+def plan_removed_tasks(batch: BatchState) -> Iterator[tuple[Write, Sequence[Row]]]:
+    """Plan the removal of the task rows of removed runs."""
     removed = [
         (run_id,)
-        for run_id in world.changes.runs_removed
-        if world.loaded_runs[run_id].job == FLOW_JOB
+        for run_id in batch.changes.runs_removed
+        if batch.loaded_runs[run_id].job == FLOW_JOB
     ]
     for table in (flow_runs, flow_shared, node_runs):
         yield Delete(table, ("run_id",)), removed

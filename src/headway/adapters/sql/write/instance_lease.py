@@ -1,7 +1,10 @@
-"""The lease of the instance that a writer serves, renewed from the writer's own thread.
+"""The lease of the writer's instance, renewed in the writer's thread.
 
-A job that blocks the event loop for half a minute must not cost its instance the lease; but one
-that blocks it for good must: so the loop has to tick, and is given a minute for it.
+A job that blocks the event loop for half a minute must not lose the lease of its instance, but a
+job that blocks it permanently must. So the event loop sets a tick every second, and the writer
+stops renewing once the last tick is a minute old.
+
+See docs/internals/writer.md.
 """
 
 import asyncio
@@ -11,6 +14,7 @@ from typing import Final
 
 from headway.core.command.admin.instance import RenewInstance
 from headway.core.ids import InstanceId, Instant
+from headway.core.lease import trusted_until_s
 
 TICK_S: Final = 1.0
 BLOCKED_LOOP_S_MAX: Final = 60.0
@@ -18,7 +22,7 @@ RETRY_DELAY_S: Final = 1.0
 
 
 class Lease:
-    """Made and ended in the event loop; asked and answered in the writer's thread."""
+    """A lease that the event loop starts and ends, and the writer's thread renews."""
 
     def __init__(
         self,
@@ -47,25 +51,35 @@ class Lease:
         self._last_tick_at_s = time.monotonic()
         self._tick_timer = self._loop.call_later(TICK_S, self._tick)
 
-    # The writer's thread.
+    # The methods below run in the writer's thread.
 
     def due_in_s(self) -> float:
+        """Return the seconds until the next renewal, 0 if it is due."""
         if self._is_renewing or time.monotonic() - self._last_tick_at_s > BLOCKED_LOOP_S_MAX:
             return RETRY_DELAY_S
         return max(0.0, self._due_at_s - time.monotonic())
 
     def start_renewal(self) -> RenewInstance:
-        """Until it is answered, the lease is not due again."""
+        """Return the command that renews the lease. The lease is not due until its answer."""
         self._is_renewing = True
         self._renewal_sent_at_s = time.monotonic()
         return self._command
 
     def finish_renewal(self, expires_at: Instant | None, error: BaseException | None) -> None:
+        """Record the answer: `expires_at` is None if the lease is lost.
+
+        The new end is counted from when the renewal was sent, so that a slow answer cannot extend
+        the lease. After an error the renewal is repeated after a second.
+        """
         self._is_renewing = False
         if self._is_ended:
             return
         if error is None:
             self._due_at_s = time.monotonic() + self._ttl_s / 3
-            self._on_renewed(None if expires_at is None else self._renewal_sent_at_s + self._ttl_s)
+            is_renewed = expires_at is not None
+            sent_s, ttl_s = self._renewal_sent_at_s, self._ttl_s
+            self._on_renewed(
+                trusted_until_s(renewal_sent_s=sent_s, ttl_s=ttl_s) if is_renewed else None
+            )
         else:
             self._due_at_s = time.monotonic() + min(RETRY_DELAY_S, self._ttl_s / 3)

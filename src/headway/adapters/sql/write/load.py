@@ -1,9 +1,17 @@
-"""Lock the rows that a batch concerns, in the one order, and make a World of them.
+"""Lock the rows that a batch needs and load them into a BatchState.
 
-The order: instances, saved keys, schedules, flows, workers, runs by key, those that wait
-behind them, lanes by name, what may be claimed (never waiting for it), and the counter of the
-stream last.
-Whoever holds the counter is about to write and commit, and nobody else can.
+Every batch locks in the same order, so that two batches cannot wait for each other:
+
+1. instances, saved keys, schedules, flows and workers, each by its key;
+2. runs by key and seq, then the runs that wait behind them;
+3. lanes by name;
+4. claimable runs, with SKIP LOCKED, so this step never waits;
+5. the row of `stream`.
+
+A batch that has locked `stream` is about to write and commit, and no other batch can commit until
+then. Rows that another batch could still change before that are read after this lock.
+
+See docs/internals/writer.md.
 """
 
 from collections import Counter
@@ -54,8 +62,8 @@ from headway.core.schedule import SavedSchedule
 NO_LIMIT: Final = 1 << 62
 
 
-# MariaDB reads all of a small table rather than look up a third of it, and would wait for the locks
-# on rows that are none of its business; so the index is named.
+# On a small table MariaDB prefers a full scan to a lookup of a third of the rows. It would then
+# wait for locks on unrelated rows, so the index is forced.
 _RUNS: Final = sa.select(*RUN_COLUMNS).order_by(runs.c.key, runs.c.seq)
 _RUNS_BY_ID: Final = Query(
     _RUNS.where(in_list(runs.c.id, "ids"))
@@ -77,7 +85,7 @@ _RUNS_AND_HEADS: Final = Query(
     orders_locks=True,
 )
 _waiting_runs: Final = runs.alias("behind")
-# Asked once the heads are locked: by a statement before, one who joined meanwhile is not seen.
+# Executed after the heads are locked. Before that, a run could still be added behind a head.
 _HEADS_WITH_WAITING: Final = Query(
     sa.select(runs.c.head_key).where(
         in_list(runs.c.head_key, "keys"),
@@ -94,7 +102,7 @@ _WAITING: Final = Query(
     .limit(integer_param("count"))
     .with_for_update()
 )
-# One that ended in the queue is passed over: it has nothing to go on from.
+# Skip runs that ended in the queue: they have no checkpoint.
 _LATEST_RUN: Final = Query(
     sa.select(runs.c.key, runs.c.id)
     .where(
@@ -147,7 +155,7 @@ _LANES_LOCKED: Final = Query(
     .order_by(lanes.c.name)
     .with_for_update()
 )
-# How many slots of a lane are held, and of which rank the first of its queue is.
+# For each lane the number of slots in use, and the rank of the first run in its queue.
 _HELD_COUNT_AND_FIRST_RANK: Final = Query(
     sa.select(
         lanes.c.name,
@@ -172,7 +180,7 @@ _READY: Final = Query(
     .limit(integer_param("count"))
     .with_for_update(skip_locked=True)
 )
-# Also those that only another instance may take: slots are kept for them.
+# Includes runs that only another instance may claim, because slots are reserved for them.
 _RESUMED: Final = Query(
     _CLAIMABLE.where(
         runs.c.queue_rank == sa.literal_column("0"),
@@ -186,7 +194,7 @@ _RESUMED: Final = Query(
 
 @lru_cache
 def _stream_query(now_sql: str | None) -> Query:
-    """Also tells what time it is there: later than anything that was locked before."""
+    """Return the query that locks the stream and reads the time, after all other locks."""
     now = sa.null() if now_sql is None else sa.literal_column(now_sql)
     return Query(
         sa.select(stream.c.seq, stream.c.pruned_seq, stream.c.epoch, now)
@@ -196,79 +204,81 @@ def _stream_query(now_sql: str | None) -> Query:
 
 
 async def load_batch_state(
-    link: Link, needs: RowsNeeded, *, now: Callable[[], Instant] | None = None
+    link: Link, needed: RowsNeeded, *, now: Callable[[], Instant] | None = None
 ) -> tuple[BatchState, int]:
-    """The world that `needs` names, and the epoch of the node that holds it.
+    """Lock and load the rows in `needed`. Return the state and the epoch of the node.
 
-    `now` replaces the database's clock.
+    `now` replaces the database's clock, for tests.
     """
-    world = BatchState(now=Instant(0), seq=0)
-    if needs.instance_ids:
-        for row in await link.fetch(_INSTANCES, {"ids": list(needs.instance_ids)}):
+    batch = BatchState(now=Instant(0), seq=0)
+    if needed.instance_ids:
+        for row in await link.fetch(_INSTANCES, {"ids": list(needed.instance_ids)}):
             instance = Instance(*row)
-            world.instances[instance.id] = instance
-    if needs.saved_keys:
-        for row in await link.fetch(_SAVED_KEYS, {"keys": list(needs.saved_keys)}):
-            world.keys[row[0]] = SavedKey(*row)
-        world.loaded_keys = dict(world.keys)
-    if needs.schedules:
-        for row in await link.fetch(_SCHEDULES, {"names": list(needs.schedules)}):
-            world.schedules[row[0]] = SavedSchedule(*row)
-        world.loaded_schedules = dict(world.schedules)
-    if needs.flows or needs.workers:
-        await load_flows(link, needs, world)
-    if needs.child_ids:
-        await add_needed_parents(link, needs)
-    await _load_runs(link, needs, world)
-    _add_unread_needs(needs, world)
-    await load_inbox(link, needs, world)
-    if needs.task_ids or needs.ended_ids:
-        await load_tasks(link, needs, world)
-    for run_id in needs.parent_ids:
-        ((world.child_counts[run_id],),) = await link.fetch(_CHILD_COUNT, {"id": run_id})
-    await _load_lanes(link, needs, world)
-    ((world.seq, world.pruned_seq, epoch, there),) = await link.fetch(
+            batch.instances[instance.id] = instance
+    if needed.saved_keys:
+        for row in await link.fetch(_SAVED_KEYS, {"keys": list(needed.saved_keys)}):
+            batch.keys[row[0]] = SavedKey(*row)
+        batch.loaded_keys = dict(batch.keys)
+    if needed.schedules:
+        for row in await link.fetch(_SCHEDULES, {"names": list(needed.schedules)}):
+            batch.schedules[row[0]] = SavedSchedule(*row)
+        batch.loaded_schedules = dict(batch.schedules)
+    if needed.flows or needed.workers:
+        await load_flows(link, needed, batch)
+    if needed.child_ids:
+        await add_needed_parents(link, needed)
+    await _load_runs(link, needed, batch)
+    _add_unread_needs(needed, batch)
+    await load_inbox(link, needed, batch)
+    if needed.task_ids or needed.ended_ids:
+        await load_tasks(link, needed, batch)
+    for run_id in needed.parent_ids:
+        ((batch.child_counts[run_id],),) = await link.fetch(_CHILD_COUNT, {"id": run_id})
+    await _load_lanes(link, needed, batch)
+    ((batch.seq, batch.pruned_seq, epoch, server_now),) = await link.fetch(
         _stream_query(link.now_sql), {}
     )
-    world.now = now() if now is not None else machine_now() if there is None else there
-    if needs.idempotency_keys:
-        # Asked last, when nobody else can commit: a head that was seen may be the first answer.
-        for row in await link.fetch(_REMEMBERED, {"keys": list(needs.idempotency_keys)}):
-            world.idempotency_records[row[0]] = IdempotencyRecord(*row)
-    await load_files(link, needs, world)
-    await _recheck_free_keys(link, needs, world)
-    return world, epoch
+    batch.now = now() if now is not None else machine_now() if server_now is None else server_now
+    if needed.idempotency_keys:
+        # Read after the stream is locked, when no other batch can commit. A head that was loaded
+        # above may be the run of an earlier request with the same idempotency key.
+        for row in await link.fetch(_REMEMBERED, {"keys": list(needed.idempotency_keys)}):
+            batch.idempotency_records[row[0]] = IdempotencyRecord(*row)
+    await load_files(link, needed, batch)
+    await _recheck_free_keys(link, needed, batch)
+    return batch, epoch
 
 
 ANSWERED_RUN_SEQ_MIN: Final = 4
-"""The events of a run with an answered question: queued, started, asked, answered."""
+"""The events of a run with an answered interrupt: queued, started, asked, answered."""
 
 
-def _add_unread_needs(needs: RowsNeeded, world: BatchState) -> None:
-    """Load the unread messages and answers of runs that may end: the end reports them."""
-    for run in world.runs.values():
-        may_end = needs.run_ids.get(run.id) or run.key in needs.whole_keys
+def _add_unread_needs(needed: RowsNeeded, batch: BatchState) -> None:
+    """Add the unread messages and answers of runs that may end, because the end reports them."""
+    for run in batch.runs.values():
+        may_end = needed.run_ids.get(run.id) or run.key in needed.whole_keys
         if not may_end or run.job == FLOW_JOB:
             continue
         if run.unread_count:
-            needs.add_inbox(run.id, MESSAGE)
+            needed.add_inbox(run.id, MESSAGE)
         if run.run_seq >= ANSWERED_RUN_SEQ_MIN:
-            needs.interrupt_run_ids[run.id] = None
+            needed.interrupt_run_ids[run.id] = None
 
 
-async def _recheck_free_keys(link: Link, needs: RowsNeeded, world: BatchState) -> None:
-    """A key that seemed free may have got a run before the stream was locked; now none can.
+async def _recheck_free_keys(link: Link, needed: RowsNeeded, batch: BatchState) -> None:
+    """Raise GuardFailed if a key without a head got a run before the stream was locked.
 
-    A new run is refused by the unique index in that case; nothing else would notice.
+    After that lock no run can be added. If this batch adds a run, the unique index would also
+    refuse it. For all other commands only this check detects the change.
     """
-    keys = [*needs.saved_keys, *(world.runs[i].key for i in needs.pruned_ids if i in world.runs)]
-    free = [key for key in keys if key not in world.head_run_ids]
-    if free and await link.fetch(_HEADS_UNLOCKED, {"keys": free}):
+    keys = [*needed.saved_keys, *(batch.runs[i].key for i in needed.pruned_ids if i in batch.runs)]
+    free_keys = [key for key in keys if key not in batch.head_run_ids]
+    if free_keys and await link.fetch(_HEADS_UNLOCKED, {"keys": free_keys}):
         raise GuardFailed(_HEADS_UNLOCKED)
 
 
-async def _load_runs(link: Link, needs: RowsNeeded, world: BatchState) -> None:
-    ids, keys = list(needs.run_ids), list(needs.head_keys)
+async def _load_runs(link: Link, needed: RowsNeeded, batch: BatchState) -> None:
+    ids, keys = list(needed.run_ids), list(needed.head_keys)
     rows: Sequence[Row] = ()
     if ids and keys:
         rows = await link.fetch(_RUNS_AND_HEADS, {"ids": ids, "keys": keys})
@@ -277,149 +287,153 @@ async def _load_runs(link: Link, needs: RowsNeeded, world: BatchState) -> None:
     elif keys:
         rows = await link.fetch(_HEADS, {"keys": keys})
     for row in rows:
-        world.load_run(Run.from_row(row))
-    await _load_waiting(link, needs, world)
-    if needs.latest_keys:
+        batch.load_run(Run.from_row(row))
+    await _load_waiting(link, needed, batch)
+    if needed.latest_keys:
         for key, run_id in await link.fetch_each(
-            _LATEST_RUN, [{"key": key} for key in needs.latest_keys]
+            _LATEST_RUN, [{"key": key} for key in needed.latest_keys]
         ):
-            world.latest_run_ids[key] = run_id
-        before = [{"key": key, "seq": NO_LIMIT} for key in needs.latest_keys]
+            batch.latest_run_ids[key] = run_id
+        before = [{"key": key, "seq": NO_LIMIT} for key in needed.latest_keys]
         for key, run_id, checkpoint in await link.fetch_each(_STARTED_BEFORE, before):
-            world.latest_started_ids[key] = run_id
+            batch.latest_started_ids[key] = run_id
             if checkpoint is not None:
-                world.checkpoints[run_id] = checkpoint
-    if needs.pruned_ids:
-        pruned_keys = {world.runs[i].key for i in needs.pruned_ids if i in world.runs}
+                batch.checkpoints[run_id] = checkpoint
+    if needed.pruned_ids:
+        pruned_keys = {batch.runs[i].key for i in needed.pruned_ids if i in batch.runs}
         if pruned_keys:
             for row in await link.fetch(_HEADS, {"keys": sorted(pruned_keys)}):
-                world.load_run(Run.from_row(row))
-        await load_for_pruning(link, needs, world)
+                batch.load_run(Run.from_row(row))
+        await load_for_pruning(link, needed, batch)
 
 
-async def _load_waiting(link: Link, needs: RowsNeeded, world: BatchState) -> None:
-    """Those who may become head in this batch: one more than runs of the key that may end."""
-    ending: Counter[Key] = Counter(
-        world.runs[run_id].key
-        for run_id, may_end in needs.run_ids.items()
-        if may_end and run_id in world.runs
+async def _load_waiting(link: Link, needed: RowsNeeded, batch: BatchState) -> None:
+    """Load the waiting runs that may become head: per key, one more than runs that may end."""
+    ending_counts: Counter[Key] = Counter(
+        batch.runs[run_id].key
+        for run_id, may_end in needed.run_ids.items()
+        if may_end and run_id in batch.runs
     )
-    counts = {key: count + 1 for key, count in ending.items() if key in world.head_run_ids}
+    counts = {key: count + 1 for key, count in ending_counts.items() if key in batch.head_run_ids}
     counts |= dict.fromkeys(
-        (key for key in needs.whole_keys if key in world.head_run_ids), NO_LIMIT
+        (key for key in needed.whole_keys if key in batch.head_run_ids), NO_LIMIT
     )
     if not counts:
         return
-    world.waiting_run_ids.update({key: [] for key in counts})
-    followed = await link.fetch(_HEADS_WITH_WAITING, {"keys": list(counts)})
-    if not followed:
+    batch.waiting_run_ids.update({key: [] for key in counts})
+    keys = await link.fetch(_HEADS_WITH_WAITING, {"keys": list(counts)})
+    if not keys:
         return
-    wanted = [{"key": key, "count": counts[key]} for (key,) in followed]
-    for row in await link.fetch_each(_WAITING, wanted):
+    parameters = [{"key": key, "count": counts[key]} for (key,) in keys]
+    for row in await link.fetch_each(_WAITING, parameters):
         run = Run.from_row(row)
-        world.load_run(run)
-        world.waiting_run_ids[run.key].append(run.id)
+        batch.load_run(run)
+        batch.waiting_run_ids[run.key].append(run.id)
 
 
-async def _load_lanes(link: Link, needs: RowsNeeded, world: BatchState) -> None:
-    claimed = {need.lane for need in needs.claims}
-    changed = set(needs.changed_lanes)
-    names = claimed | changed | set(needs.lanes)
+async def _load_lanes(link: Link, needed: RowsNeeded, batch: BatchState) -> None:
+    claimed = {request.lane for request in needed.claims}
+    changed = set(needed.changed_lanes)
+    names = claimed | changed | set(needed.lanes)
     if not names:
         return
     locked = claimed | changed
     if names != locked:
         for row in await link.fetch(_LANES, {"names": sorted(names)}):
-            world.lane_rows[row[0]] = LaneRow(*row)
-        # A lane that is made after this look is not ours to claim from: it was not locked.
-        limited = {name for name, lane in world.lane_rows.items() if lane.max_queued is not None}
-        locked = (locked | limited) & set(world.lane_rows)
+            batch.lane_rows[row[0]] = LaneRow(*row)
+        # Do not claim from a lane that was created after this query, because it is not locked.
+        limited = {name for name, lane in batch.lane_rows.items() if lane.max_queued is not None}
+        locked = (locked | limited) & set(batch.lane_rows)
     if locked:
         for row in await link.fetch(_LANES_LOCKED, {"names": sorted(locked)}):
-            world.lane_rows[row[0]] = LaneRow(*row)
-        locked &= set(world.lane_rows)
-    world.loaded_lane_rows = dict(world.lane_rows)
+            batch.lane_rows[row[0]] = LaneRow(*row)
+        locked &= set(batch.lane_rows)
+    batch.loaded_lane_rows = dict(batch.lane_rows)
     for name in claimed | changed | locked:
-        world.lane_queues[name] = LaneQueue(world.lane_rows.get(name) or default_lane(name))
+        batch.lane_queues[name] = LaneQueue(batch.lane_rows.get(name) or default_lane(name))
     if locked:
-        ranks = await _count_queues(link, needs, world, sorted(locked))
-        for need in needs.claims:
-            rank = ranks.get(need.lane)
+        ranks = await _count_queues(link, needed, batch, sorted(locked))
+        for request in needed.claims:
+            rank = ranks.get(request.lane)
             if rank is not None and rank < QueueRank.BEHIND:
-                is_wanted = rank == QueueRank.RESUMED
-                await _load_ready(link, needs, world, need, has_resumed=is_wanted)
-    if needs.claims:
-        await _load_documents(link, needs, world)
+                has_resumed = rank == QueueRank.RESUMED
+                await _load_ready(link, needed, batch, request, has_resumed=has_resumed)
+    if needed.claims:
+        await _load_documents(link, needed, batch)
 
 
 async def _count_queues(
-    link: Link, needs: RowsNeeded, world: BatchState, names: Sequence[LaneName]
+    link: Link, needed: RowsNeeded, batch: BatchState, names: Sequence[LaneName]
 ) -> dict[LaneName, int | None]:
-    """Tell the queues what they hold; of which rank the first of each is, None where it is empty.
+    """Set the counts of the lane queues. Return the rank of each queue's first run, or None.
 
-    What is behind others cannot be claimed; what wants a slot again goes before all.
+    A run of rank BEHIND cannot be claimed. Runs of rank RESUMED are claimed before all others.
     """
     ranks: dict[LaneName, int | None] = {}
     for name, held_count, rank in await link.fetch(_HELD_COUNT_AND_FIRST_RANK, {"lanes": names}):
-        world.lane_queues[name].held_count = held_count
+        batch.lane_queues[name].held_count = held_count
         ranks[name] = rank
     for name in names:
-        queue = world.lane_queues[name]
-        if queue.lane.max_queued is not None or name in needs.changed_lanes:
+        queue = batch.lane_queues[name]
+        if queue.lane.max_queued is not None or name in needed.changed_lanes:
             ((queue.queued_count,),) = await link.fetch(_QUEUED_COUNT, {"lane": name})
     return ranks
 
 
 async def _load_ready(
-    link: Link, needs: RowsNeeded, world: BatchState, need: ClaimRequest, *, has_resumed: bool
+    link: Link, needed: RowsNeeded, batch: BatchState, request: ClaimRequest, *, has_resumed: bool
 ) -> None:
-    queue = world.lane_queues[need.lane]
-    count = sum(wanted for other, wanted in needs.claims.items() if other.lane == need.lane)
-    # A run of the batch may free its slot, or be one that would have been claimed.
-    here = [run for run in world.runs.values() if run.lane == need.lane]
-    if need.lane not in needs.changed_lanes:
-        freed_count = sum(run.slot is not None for run in here)
+    lane = request.lane
+    queue = batch.lane_queues[lane]
+    count = sum(claim_count for other, claim_count in needed.claims.items() if other.lane == lane)
+    # A loaded run may free its slot in this batch, or may be one of the claimable runs.
+    loaded_runs = [run for run in batch.runs.values() if run.lane == lane]
+    if lane not in needed.changed_lanes:
+        freed_count = sum(run.slot is not None for run in loaded_runs)
         count = min(count, queue.lane.capacity - queue.held_count + freed_count)
     if count <= 0:
         return
-    count += sum(run.queue_rank is not None for run in here)
-    parameters: dict[str, Any] = {"lane": need.lane, "jobs": sorted(need.jobs)}
-    if has_resumed:  # Somebody wants a slot again.
-        wanted_count = max(count, queue.lane.capacity)
-        for row in await link.fetch(_RESUMED, parameters | {"count": wanted_count}):
-            _add_claimable(world, row)
+    count += sum(run.queue_rank is not None for run in loaded_runs)
+    parameters: dict[str, Any] = {"lane": lane, "jobs": sorted(request.jobs)}
+    if has_resumed:
+        resumed_count = max(count, queue.lane.capacity)
+        for row in await link.fetch(_RESUMED, parameters | {"count": resumed_count}):
+            _add_claimable(batch, row)
     for row in await link.fetch(_READY, parameters | {"count": count}):
-        _add_claimable(world, row)
+        _add_claimable(batch, row)
 
 
-def _add_claimable(world: BatchState, row: Row) -> None:
+def _add_claimable(batch: BatchState, row: Row) -> None:
     run = Run.from_row(row[: len(RUN_COLUMNS)])
-    world.params[run.id], checkpoint = row[len(RUN_COLUMNS) :]
+    batch.params[run.id], checkpoint = row[len(RUN_COLUMNS) :]
     if checkpoint is not None:
-        world.checkpoints[run.id] = checkpoint
-    world.load_ready(run)
+        batch.checkpoints[run.id] = checkpoint
+    batch.load_ready(run)
 
 
-async def _load_documents(link: Link, needs: RowsNeeded, world: BatchState) -> None:
-    """What a claim hands out of runs that only become ready in this batch, or that continue."""
-    wanted: dict[RunId, None] = dict(needs.waking_ids)
-    for waiting in world.waiting_run_ids.values():
-        wanted |= dict.fromkeys(waiting)
-    if wanted:
-        for run_id, params, checkpoint in await link.fetch(_DOCUMENTS, {"ids": list(wanted)}):
-            world.params[run_id] = params
+async def _load_documents(link: Link, needed: RowsNeeded, batch: BatchState) -> None:
+    """Load the params and checkpoints of runs that may become ready and be claimed in the batch.
+
+    For runs that continue an earlier one, also load the checkpoint of that run.
+    """
+    run_ids: dict[RunId, None] = dict(needed.waking_ids)
+    for waiting in batch.waiting_run_ids.values():
+        run_ids |= dict.fromkeys(waiting)
+    if run_ids:
+        for run_id, params, checkpoint in await link.fetch(_DOCUMENTS, {"ids": list(run_ids)}):
+            batch.params[run_id] = params
             if checkpoint is not None:
-                world.checkpoints[run_id] = checkpoint
+                batch.checkpoints[run_id] = checkpoint
     continuing = [
         run
-        for run_id in world.params
-        if (run := world.run(run_id)) is not None
+        for run_id in batch.params
+        if (run := batch.run(run_id)) is not None
         and run.mode is RunMode.CONTINUE
         and run.started_at is None
     ]
     for run in continuing:
         before = {"key": run.key, "seq": run.seq}
         for _, run_id, checkpoint in await link.fetch(_STARTED_BEFORE, before):
-            world.previous_run_ids[run.id] = run_id
+            batch.previous_run_ids[run.id] = run_id
             if checkpoint is not None:
-                world.checkpoints.setdefault(run_id, checkpoint)
+                batch.checkpoints.setdefault(run_id, checkpoint)

@@ -1,4 +1,4 @@
-"""What decides whether runs that are over may be pruned, besides their own rows and the heads."""
+"""Load the rows that decide whether ended runs may be pruned, except the runs and heads."""
 
 from collections.abc import Sequence
 from typing import Any, Final
@@ -30,30 +30,33 @@ _ACTIVE_IDS: Final = Query(
 )
 
 
-async def load_for_pruning(link: Link, needs: RowsNeeded, world: BatchState) -> None:
-    """Asked once the heads of their keys are locked: nobody else can start a run of these."""
-    found = [run for run_id in needs.pruned_ids if (run := world.run(run_id)) is not None]
-    await _load_started_others(link, needs, world, found)
-    parent_ids = {run.parent_id for run in found} - {None}
+async def load_for_pruning(link: Link, needed: RowsNeeded, batch: BatchState) -> None:
+    """Load the newest other started run of each key, and which parents are active.
+
+    Called once the heads of the keys are locked, so that no other batch can start a run of them.
+    """
+    pruned = [run for run_id in needed.pruned_ids if (run := batch.run(run_id)) is not None]
+    await _load_started_others(link, needed, batch, pruned)
+    parent_ids = {run.parent_id for run in pruned} - {None}
     if parent_ids:
         active = await link.fetch(_ACTIVE_IDS, {"ids": list(parent_ids)})
-        world.active_unlocked_ids = {run_id for (run_id,) in active}
+        batch.active_unlocked_ids = {run_id for (run_id,) in active}
 
 
 async def _load_started_others(
-    link: Link, needs: RowsNeeded, world: BatchState, pruned: Sequence[Run]
+    link: Link, needed: RowsNeeded, batch: BatchState, pruned: Sequence[Run]
 ) -> None:
     ids: dict[Key, list[RunId]] = {}
     for run in pruned:
-        # A key that is free, and stays so in this batch, keeps none.
-        if run.key in world.head_run_ids or run.key in needs.head_keys:
+        # A key that has no head, and gets none in this batch, does not protect its runs.
+        if run.key in batch.head_run_ids or run.key in needed.head_keys:
             ids.setdefault(run.key, []).append(run.id)
-    wanted: list[dict[str, Any]] = []
-    for key, listed in ids.items():
-        head = world.head_run(key)
+    parameters: list[dict[str, Any]] = []
+    for key, pruned_ids in ids.items():
+        head = batch.head_run(key)
         if head is None:
-            wanted.append({"key": key, "before_seq": _SEQ_MAX, "ids": listed})
-        elif head.started_at is None:  # None of those that wait behind it has started either.
-            wanted.append({"key": key, "before_seq": head.seq, "ids": listed})
-    for key, seq in await link.fetch_each(_NEWEST_STARTED_OTHER, wanted) if wanted else ():
-        world.other_started_seqs[key] = seq
+            parameters.append({"key": key, "before_seq": _SEQ_MAX, "ids": pruned_ids})
+        elif head.started_at is None:  # The runs behind it have not started either.
+            parameters.append({"key": key, "before_seq": head.seq, "ids": pruned_ids})
+    for key, seq in await link.fetch_each(_NEWEST_STARTED_OTHER, parameters) if parameters else ():
+        batch.other_started_seqs[key] = seq

@@ -1,4 +1,4 @@
-"""What belongs to runs besides their rows: the inbox, open questions, and files."""
+"""Load the inbox items, interrupts and files of the runs of a batch."""
 
 from collections.abc import Iterable
 from typing import Final
@@ -55,42 +55,47 @@ _OUTPUTS: Final = Query(
 )
 
 
-async def load_inbox(link: Link, needs: RowsNeeded, world: BatchState) -> None:
-    if needs.inbox_run_ids:
-        wanted: dict[str, object] = {"ids": list(needs.inbox_run_ids)}
-        _add_items(world, needs.inbox_run_ids, await link.fetch(_UNREAD, wanted))
-    for kind, run_ids in needs.inbox_kinds.items():
-        ids = [run_id for run_id in run_ids if run_id not in needs.inbox_run_ids]
-        wanted = {"ids": ids, "kind": kind}
-        _add_items(world, ids, await link.fetch(_UNREAD_OF_KIND, wanted) if ids else ())
-    for run_id, after_seq in needs.consumed_after_seqs.items():
+async def load_inbox(link: Link, needed: RowsNeeded, batch: BatchState) -> None:
+    """Load unread and consumed inbox items, and interrupts. The runs are already locked."""
+    if needed.inbox_run_ids:
+        rows = await link.fetch(_UNREAD, {"ids": list(needed.inbox_run_ids)})
+        _add_items(batch, needed.inbox_run_ids, rows)
+    for kind, run_ids in needed.inbox_kinds.items():
+        ids = [run_id for run_id in run_ids if run_id not in needed.inbox_run_ids]
+        rows = await link.fetch(_UNREAD_OF_KIND, {"ids": ids, "kind": kind}) if ids else ()
+        _add_items(batch, ids, rows)
+    for run_id, after_seq in needed.consumed_after_seqs.items():
         rows = await link.fetch(_CONSUMED_AFTER, {"id": run_id, "seq": after_seq})
-        world.consumed_items[run_id] = [InboxItem(*row) for row in rows]
-    if needs.interrupt_run_ids:
-        world.interrupts = {run_id: {} for run_id in needs.interrupt_run_ids}
-        for row in await link.fetch(_INTERRUPTS, {"ids": list(needs.interrupt_run_ids)}):
-            question = Interrupt(*row)
-            world.interrupts[question.run_id][question.call_id] = question
-            world.loaded_interrupts.add((question.run_id, question.call_id))
+        batch.consumed_items[run_id] = [InboxItem(*row) for row in rows]
+    if needed.interrupt_run_ids:
+        batch.interrupts = {run_id: {} for run_id in needed.interrupt_run_ids}
+        for row in await link.fetch(_INTERRUPTS, {"ids": list(needed.interrupt_run_ids)}):
+            interrupt = Interrupt(*row)
+            batch.interrupts[interrupt.run_id][interrupt.call_id] = interrupt
+            batch.loaded_interrupts.add((interrupt.run_id, interrupt.call_id))
 
 
-def _add_items(world: BatchState, run_ids: Iterable[RunId], rows: Iterable[Row]) -> None:
+def _add_items(batch: BatchState, run_ids: Iterable[RunId], rows: Iterable[Row]) -> None:
     for run_id in run_ids:
-        world.inbox.setdefault(run_id, [])
+        batch.inbox.setdefault(run_id, [])
     for row in rows:
         item = InboxItem(*row)
-        world.inbox[item.run_id].append(item)
+        batch.inbox[item.run_id].append(item)
 
 
-async def load_files(link: Link, needs: RowsNeeded, world: BatchState) -> None:
-    """Asked last too: a run of the key may have begun, made a file and ended meanwhile."""
-    for (key, data_id), paths in needs.files.items():
+async def load_files(link: Link, needed: RowsNeeded, batch: BatchState) -> None:
+    """Load files and the output of keys.
+
+    Called once the stream is locked. Before that, another batch could still start a run of the
+    key, add a file and end the run.
+    """
+    for (key, data_id), paths in needed.files.items():
         for row in await link.fetch(_FILES, {"key": key, "data_id": data_id, "paths": list(paths)}):
             file = StoredFile(*row)
-            world.files[file.address] = file
-    world.loaded_files = dict(world.files)
-    if needs.output_keys:
+            batch.files[file.address] = file
+    batch.loaded_files = dict(batch.files)
+    if needed.output_keys:
         for key, file_count, example in await link.fetch(
-            _OUTPUTS, {"keys": list(needs.output_keys)}
+            _OUTPUTS, {"keys": list(needed.output_keys)}
         ):
-            world.outputs[key] = KeyOutput(file_count, example)
+            batch.outputs[key] = KeyOutput(file_count, example)

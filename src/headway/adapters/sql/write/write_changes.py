@@ -1,4 +1,9 @@
-"""Write what a batch has decided: a few statements, each for many rows, each guarded."""
+"""Write the changes of a decided batch: few statements, each for many rows and guarded.
+
+A guard is a condition on the values that the row had when it was loaded. If a statement matches
+fewer rows than it should, another writer has changed one, and the batch is decided again. See
+docs/internals/writer.md.
+"""
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
@@ -31,8 +36,8 @@ from headway.core.run.status import RunStatus
 from headway.core.schedule import SavedSchedule
 from headway.core.stored_file import StoredFile
 
-# The row is the one that was locked, in the state in which it was decided on, under the claim that
-# was in force, and nothing at all has happened to it since.
+# The row is the one that was loaded, with the same status and claim, and has not been written
+# since: every write of a run increments its revision.
 RUN_GUARDS: Final = ("seq", "status", "token", "revision")
 UPDATE_STREAM_SEQ: Final = Update(stream, ("seq",), ("id", "seq"))
 _INSERT_EVENT: Final = Insert(events, Event._fields)
@@ -46,28 +51,28 @@ _KEY_COLUMNS: Final = tuple(column.name for column in saved_keys.c)
 
 
 async def write_changes(
-    link: Link, world: BatchState, *, loaded_seq: int, writer_row: PlannedWrite | None = None
+    link: Link, batch: BatchState, *, loaded_seq: int, writer_row: PlannedWrite | None = None
 ) -> None:
-    """Write all changes of `world`, or raise GuardFailed with the transaction still open.
+    """Write all changes of `batch`, or raise GuardFailed with the transaction still open.
 
-    `own` is what the writer notes of the batch; it is written with the rest.
+    `writer_row` is the update of the writer's own row, which is written last.
     """
-    plan = [one for one in _plan_changes(world, loaded_seq) if one.rows]
+    plan = [write for write in _plan_changes(batch, loaded_seq) if write.rows]
     await link.write_all(plan if writer_row is None else [*plan, writer_row])
 
 
-def _plan_changes(world: BatchState, loaded_seq: int) -> Iterator[PlannedWrite]:
-    changes = world.changes
-    yield from _plan_lanes(world)
-    yield from _plan_instances(world)
-    yield from _plan_keys(world)
-    yield from _plan_schedules(world)
-    yield from _plan_runs(world)
+def _plan_changes(batch: BatchState, loaded_seq: int) -> Iterator[PlannedWrite]:
+    changes = batch.changes
+    yield from _plan_lanes(batch)
+    yield from _plan_instances(batch)
+    yield from _plan_keys(batch)
+    yield from _plan_schedules(batch)
+    yield from _plan_runs(batch)
     if changes.flow is not None:
-        yield from (PlannedWrite(*one) for one in plan_flow_changes(changes.flow))
-    yield from (PlannedWrite(*one, is_guarded=False) for one in plan_ended_tasks(world))
-    yield from _plan_interrupts(world)
-    yield from _plan_files(world)
+        yield from (PlannedWrite(*write) for write in plan_flow_changes(changes.flow))
+    yield from (PlannedWrite(*write, is_guarded=False) for write in plan_ended_tasks(batch))
+    yield from _plan_interrupts(batch)
+    yield from _plan_files(batch)
     yield PlannedWrite(_INSERT_EVENT, changes.events)
     yield PlannedWrite(_INSERT_INBOX_ITEM, changes.inbox_items_added)
     yield PlannedWrite(
@@ -77,7 +82,7 @@ def _plan_changes(world: BatchState, loaded_seq: int) -> Iterator[PlannedWrite]:
             for item in changes.inbox_items_consumed
         ],
     )
-    # What is forgotten goes first: the same key may be used anew in this batch.
+    # Deletes come first: a removed key may be used again in the same batch.
     yield PlannedWrite(
         Delete(remembered, ("idempotency_key",)),
         [(key,) for key in changes.idempotency_keys_removed],
@@ -88,33 +93,33 @@ def _plan_changes(world: BatchState, loaded_seq: int) -> Iterator[PlannedWrite]:
         yield PlannedWrite(Delete(runs, ("id",)), removed)
         yield PlannedWrite(Delete(inbox, ("run_id",)), removed, is_guarded=False)
         yield PlannedWrite(Delete(interrupts, ("run_id",)), removed, is_guarded=False)
-        for statement, rows in plan_removed_tasks(world):
+        for statement, rows in plan_removed_tasks(batch):
             yield PlannedWrite(statement, rows, is_guarded=False)
     if changes.pruned_seq is not None:
-        old = Delete(events, ("seq",), is_upper_bound=True)
-        yield PlannedWrite(old, [(changes.pruned_seq,)], is_guarded=False)
+        delete_events = Delete(events, ("seq",), is_upper_bound=True)
+        yield PlannedWrite(delete_events, [(changes.pruned_seq,)], is_guarded=False)
         yield PlannedWrite(
             Update(stream, ("pruned_seq",), ("id",)),
             [(changes.pruned_seq, 1)],
             is_guarded=False,
         )
-    if world.seq != loaded_seq:
-        yield PlannedWrite(UPDATE_STREAM_SEQ, [(world.seq, 1, loaded_seq)])
+    if batch.seq != loaded_seq:
+        yield PlannedWrite(UPDATE_STREAM_SEQ, [(batch.seq, 1, loaded_seq)])
 
 
-def _plan_runs(world: BatchState) -> Iterator[PlannedWrite]:
-    changes = world.changes
+def _plan_runs(batch: BatchState) -> Iterator[PlannedWrite]:
+    changes = batch.changes
     if __debug__:
         for run_id in (*changes.runs_added, *changes.runs_changed):
-            if run_id in world.runs:
-                world.runs[run_id].check()
-    # Who leaves the head of a key goes before who takes it, or the unique index would object.
+            if run_id in batch.runs:
+                batch.runs[run_id].check()
+    # The old head of a key is written before the new one, because of the unique index.
     leaving, others = _split_leaving_heads(changes.runs_changed)
-    for columns, rows in _group_updates(leaving, world):
+    for columns, rows in _group_updates(leaving, batch):
         yield PlannedWrite(Update(runs, columns, RUN_GUARDS), rows)
-    for columns, rows in _group_inserts(changes.runs_added, world):
+    for columns, rows in _group_inserts(changes.runs_added, batch):
         yield PlannedWrite(Insert(runs, columns), rows)
-    for columns, rows in _group_updates(others, world):
+    for columns, rows in _group_updates(others, batch):
         yield PlannedWrite(Update(runs, columns, RUN_GUARDS), rows)
 
 
@@ -132,37 +137,43 @@ def _split_leaving_heads(
 RowsByColumns = Iterable[tuple[tuple[str, ...], list[Row]]]
 
 
-def _group_updates(changed: Mapping[RunId, dict[str, Any]], world: BatchState) -> RowsByColumns:
-    """Rows of the same columns travel in one statement."""
-    shapes: dict[tuple[str, ...], list[Row]] = {}
+def _group_updates(changed: Mapping[RunId, dict[str, Any]], batch: BatchState) -> RowsByColumns:
+    """Group the changed runs by their changed columns. Each group is one statement."""
+    rows_by_columns: dict[tuple[str, ...], list[Row]] = {}
     for run_id, change in changed.items():
         if "status" in change:
             change["status"] = _PLAIN_VALUES[change["status"]]
-        before = world.loaded_runs[run_id]
+        before = batch.loaded_runs[run_id]
         guards = (before.seq, _PLAIN_VALUES[before.status], before.token, before.revision)
-        shapes.setdefault(tuple(change), []).append((*change.values(), *guards))
-    return shapes.items()
+        rows_by_columns.setdefault(tuple(change), []).append((*change.values(), *guards))
+    return rows_by_columns.items()
 
 
-def _group_inserts(added: Mapping[RunId, dict[str, Any]], world: BatchState) -> RowsByColumns:
-    shapes: dict[tuple[str, ...], list[Row]] = {}
+def _group_inserts(added: Mapping[RunId, dict[str, Any]], batch: BatchState) -> RowsByColumns:
+    """Group the added runs by their documents. Each group is one statement."""
+    rows_by_documents: dict[tuple[str, ...], list[Row]] = {}
     for run_id, documents in added.items():
-        run = world.runs[run_id]
-        plain = (_PLAIN_VALUES[run.mode], _PLAIN_VALUES[run.recovery], _PLAIN_VALUES[run.status])
-        row = (*run[:5], *plain, *run[8:], *documents.values())
-        shapes.setdefault(tuple(documents), []).append(row)
-    return [((*Run._fields, *documents), rows) for documents, rows in shapes.items()]
+        run = batch.runs[run_id]
+        values = [*run, *documents.values()]
+        values[_MODE] = _PLAIN_VALUES[run.mode]
+        values[_RECOVERY] = _PLAIN_VALUES[run.recovery]
+        values[_STATUS] = _PLAIN_VALUES[run.status]
+        rows_by_documents.setdefault(tuple(documents), []).append(tuple(values))
+    return [((*Run._fields, *documents), rows) for documents, rows in rows_by_documents.items()]
 
 
-# A driver pays dearly for a string that is also an enumeration's member.
+_MODE: Final = Run._fields.index("mode")
+_RECOVERY: Final = Run._fields.index("recovery")
+_STATUS: Final = Run._fields.index("status")
+# Drivers bind `StrEnum` members much slower than plain `str`.
 _PLAIN_VALUES: Final = {
-    word: word.value for kind in (RunStatus, RunMode, Recovery) for word in kind
+    member: member.value for kind in (RunStatus, RunMode, Recovery) for member in kind
 }
 
 
-def _plan_lanes(world: BatchState) -> Iterator[PlannedWrite]:
-    for lane in world.changes.lanes.values():
-        before = world.loaded_lane_rows.get(lane.name)
+def _plan_lanes(batch: BatchState) -> Iterator[PlannedWrite]:
+    for lane in batch.changes.lanes.values():
+        before = batch.loaded_lane_rows.get(lane.name)
         if before is None:
             yield PlannedWrite(Insert(lanes, _LANE_COLUMNS), [tuple(lane)])
         else:
@@ -170,19 +181,23 @@ def _plan_lanes(world: BatchState) -> Iterator[PlannedWrite]:
             yield PlannedWrite(update, [(*lane[1:], lane.name, before.revision)])
 
 
-def _plan_instances(world: BatchState) -> Iterator[PlannedWrite]:
-    changes = world.changes
-    kept = [instance for instance in changes.instances.values() if instance is not None]
-    renewed = [(one.lease_expires_at, one.is_dead, one.id) for one in kept]
-    retired = [(key,) for key, instance in changes.instances.items() if instance is None]
+def _plan_instances(batch: BatchState) -> Iterator[PlannedWrite]:
+    changes = batch.changes
+    updated: list[Row] = []
+    removed: list[Row] = []
+    for instance_id, instance in changes.instances.items():
+        if instance is None:
+            removed.append((instance_id,))
+        else:
+            updated.append((instance.lease_expires_at, instance.is_dead, instance_id))
     yield PlannedWrite(Insert(instances, Instance._fields), list(changes.instances_added.values()))
-    yield PlannedWrite(Update(instances, ("lease_expires_at", "is_dead"), ("id",)), renewed)
-    yield PlannedWrite(Delete(instances, ("id",)), retired)
+    yield PlannedWrite(Update(instances, ("lease_expires_at", "is_dead"), ("id",)), updated)
+    yield PlannedWrite(Delete(instances, ("id",)), removed)
 
 
-def _plan_keys(world: BatchState) -> Iterator[PlannedWrite]:
-    for key, saved in world.changes.keys.items():
-        before = world.loaded_keys.get(key)
+def _plan_keys(batch: BatchState) -> Iterator[PlannedWrite]:
+    for key, saved in batch.changes.keys.items():
+        before = batch.loaded_keys.get(key)
         if before is None:
             if saved is not None:
                 yield PlannedWrite(Insert(saved_keys, _KEY_COLUMNS), [tuple(saved)])
@@ -193,22 +208,22 @@ def _plan_keys(world: BatchState) -> Iterator[PlannedWrite]:
             yield PlannedWrite(update, [(*saved[1:], key, before.revision)])
 
 
-def _plan_interrupts(world: BatchState) -> Iterator[PlannedWrite]:
-    for place, question in world.changes.interrupts.items():
-        is_new = place not in world.loaded_interrupts
-        if question is None:
+def _plan_interrupts(batch: BatchState) -> Iterator[PlannedWrite]:
+    for key, interrupt in batch.changes.interrupts.items():
+        is_new = key not in batch.loaded_interrupts
+        if interrupt is None:
             if not is_new:
-                yield PlannedWrite(Delete(interrupts, _INTERRUPT_KEY), [place])
+                yield PlannedWrite(Delete(interrupts, _INTERRUPT_KEY), [key])
         elif is_new:
-            yield PlannedWrite(Insert(interrupts, Interrupt._fields), [tuple(question)])
+            yield PlannedWrite(Insert(interrupts, Interrupt._fields), [tuple(interrupt)])
         else:
             update = Update(interrupts, Interrupt._fields[2:], _INTERRUPT_KEY)
-            yield PlannedWrite(update, [(*question[2:], *place)])
+            yield PlannedWrite(update, [(*interrupt[2:], *key)])
 
 
-def _plan_schedules(world: BatchState) -> Iterator[PlannedWrite]:
-    for saved in world.changes.schedules.values():
-        before = world.loaded_schedules.get(saved.name)
+def _plan_schedules(batch: BatchState) -> Iterator[PlannedWrite]:
+    for saved in batch.changes.schedules.values():
+        before = batch.loaded_schedules.get(saved.name)
         if before is None:
             yield PlannedWrite(Insert(schedules, SavedSchedule._fields), [tuple(saved)])
         else:
@@ -216,18 +231,18 @@ def _plan_schedules(world: BatchState) -> Iterator[PlannedWrite]:
             yield PlannedWrite(update, [(*saved[1:], saved.name, before.revision)])
 
 
-def _plan_files(world: BatchState) -> Iterator[PlannedWrite]:
+def _plan_files(batch: BatchState) -> Iterator[PlannedWrite]:
     added: list[Row] = []
     changed: list[Row] = []
-    dropped: list[Row] = []
-    for place, file in world.changes.files.items():
-        before = world.loaded_files.get(place)
+    removed: list[Row] = []
+    for address, file in batch.changes.files.items():
+        before = batch.loaded_files.get(address)
         if before is None:
             added += [] if file is None else [tuple(file)]
         elif file is None:
-            dropped.append((*place, before.run_id))
+            removed.append((*address, before.run_id))
         else:
-            changed.append((*file[3:], *place, before.run_id))
+            changed.append((*file[3:], *address, before.run_id))
     yield PlannedWrite(Insert(run_files, StoredFile._fields), added)
     yield PlannedWrite(Update(run_files, StoredFile._fields[3:], _FILE_GUARDS), changed)
-    yield PlannedWrite(Delete(run_files, _FILE_GUARDS), dropped)
+    yield PlannedWrite(Delete(run_files, _FILE_GUARDS), removed)

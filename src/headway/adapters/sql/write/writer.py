@@ -1,8 +1,14 @@
-"""The write door: one thread, one connection; commands that wait together commit together.
+"""The writer: one thread with one connection, through which all changes are committed.
 
-A batch is locked, decided and written in one transaction. When a guard fails, or one command of it
-goes wrong, the batch is rolled back and decided anew, then in halves, down to single commands, so
-that none can undo its neighbours.
+The commands that wait in the queue form a batch. A batch is loaded, decided and written in one
+transaction. If a guard fails, because another process has changed a row, the batch is rolled back
+and decided again. If it fails again, or one of its commands raises an error, its halves are
+committed one after the other, down to single commands. So one command cannot undo the others.
+
+If the answer to COMMIT is lost, the batch is in doubt: the writer reconnects and reads its own row
+(`writer_row.py`) to find out whether the batch was committed.
+
+See docs/internals/writer.md.
 """
 
 import asyncio
@@ -47,20 +53,20 @@ from headway.core.errors import (
 from headway.core.ids import Instant
 from headway.core.run.events import Event
 from headway.log import event_log
-from headway.process import run_loop
+from headway.process.dedicated import run_loop
 
 ATTEMPT_COUNT_MAX: Final = 20
 TRANSACTION_S_MAX: Final = 30.0
 OUTAGE_S_MAX: Final = 10.0
 REPEATED_OUTAGE_S_MAX: Final = 1.0
 RECONNECT_DELAY_S: Final = 0.2
-RETIRE_S_MAX: Final = 2.0
+DEREGISTER_S_MAX: Final = 2.0
 
 log = event_log(__name__)
 
 
 class Writer:
-    """Belongs to the event loop that started it; only its own thread touches the link."""
+    """Commits the commands of one event loop in a thread of its own, which alone uses the link."""
 
     def __init__(
         self,
@@ -77,13 +83,13 @@ class Writer:
         self._batch_number = 0
         self._in_doubt: InDoubtBatch | None = None
         self._is_unavailable = False
-        """The database could not be reached for as long as anybody would wait."""
+        """The last batch failed because the database could not be reached in time."""
         self.conflict_count = 0
-        """Batches that had to be decided again because others had changed the same rows."""
+        """Batches that were decided again because another process had changed the same rows."""
         self.batch_count = 0
 
     async def start(self) -> None:
-        """Open the link in the writer's thread; what goes wrong there is raised here."""
+        """Start the thread and open the link in it. Raise the error if that fails."""
         self._loop = asyncio.get_running_loop()
         self.queue = CommandQueue()
         started: asyncio.Future[None] = self._loop.create_future()
@@ -95,12 +101,12 @@ class Writer:
         await started
 
     async def close(self) -> None:
-        """Commit what waits, then close the link."""
+        """Commit the queued commands, then close the link."""
         self.queue.close()
         await asyncio.shield(self._stopped)
         self._thread.join()
 
-    # From here on: the writer's thread.
+    # The methods below run in the writer's thread.
 
     async def _run(self, started: "asyncio.Future[None]") -> None:
         self.queue.attach_writer()
@@ -113,60 +119,67 @@ class Writer:
         self._send_answers([(started, None, None)])
         try:
             while batch := await self.queue.next_batch():
-                # While it is out, whoever waits is told soon, and not after each other.
+                # During an outage batches fail quickly, so that callers do not queue up.
                 limit_s = REPEATED_OUTAGE_S_MAX if self._is_unavailable else OUTAGE_S_MAX
                 try:
                     await self._commit_batch(batch, time.monotonic() + limit_s)
                 except BaseException:
-                    log.exception("writer_broke")
+                    log.exception("writer_crashed")
                     self._fail_batch(batch, StoreClosed())
                     raise
         finally:
             self._fail_batch(self.queue.close_and_list(), StoreClosed())
-            await self._retire()
+            await self._deregister()
             self._send_answers([(self._stopped, None, None)])
 
     async def _commit_batch(self, batch: list[PendingCommand], give_up_at_s: float) -> None:
-        """Answer every command of `batch`, whatever happens; its halves share its time."""
+        """Commit `batch` and answer each of its commands. Halves of it share its time limit."""
         for attempt in range(ATTEMPT_COUNT_MAX):
             try:
                 async with asyncio.timeout(TRANSACTION_S_MAX):
-                    answers, events = await self._run_transaction([one.command for one in batch])
-            except Exception as error:  # The top of the loop: every fault becomes an answer.
-                landed = await self._handle_failure(error, give_up_at_s)
-                if isinstance(landed, InfrastructureError):
-                    self._fail_batch(batch, landed)
+                    commands = [pending.command for pending in batch]
+                    answers, events = await self._run_transaction(commands)
+            except Exception as error:  # The top of the loop: every error becomes an answer.
+                outcome = await self._handle_failure(error, give_up_at_s)
+                if isinstance(outcome, InfrastructureError):
+                    self._fail_batch(batch, outcome)
                     return
-                if landed is None:
+                if outcome is None:
                     if time.monotonic() > give_up_at_s and is_transient(error):
-                        # Halves would each wait for the same lock once more.
+                        # Each half would wait for the same lock again.
                         self._fail_batch(batch, to_store_error(error))
                         return
-                    is_last = not is_transient(error)
-                    if len(batch) > 1 and (is_last or attempt > 0):
-                        # Apart from its neighbours, each half stands or falls by itself.
+                    is_permanent = not is_transient(error)
+                    if len(batch) > 1 and (is_permanent or attempt > 0):
+                        # Separate halves, so that one command cannot make the others fail.
                         middle = len(batch) // 2
                         await self._commit_batch(batch[:middle], give_up_at_s)
                         await self._commit_batch(batch[middle:], give_up_at_s)
                         return
-                    if is_last or attempt == ATTEMPT_COUNT_MAX - 1:
+                    if is_permanent or attempt == ATTEMPT_COUNT_MAX - 1:
                         self._fail_batch(batch, to_store_error(error))
                         return
                     continue
-                answers, events = landed.answers, landed.events
+                answers, events = outcome.answers, outcome.events
             self._is_unavailable = False
-            told = zip(batch, answers, strict=True)
-            self._send_answers([(pending.answer, answer, None) for pending, answer in told], events)
+            pairs = zip(batch, answers, strict=True)
+            self._send_answers(
+                [(pending.answer, answer, None) for pending, answer in pairs], events
+            )
             return
 
     async def _handle_failure(
         self, error: Exception, give_up_at_s: float
     ) -> InDoubtBatch | InfrastructureError | None:
-        """Undo what failed, or reconnect; the batch, if its commit has landed all the same."""
+        """Roll back, or reconnect if the connection is lost.
+
+        Return the batch in doubt if it was committed after all, an error if the batch must fail
+        with it, or None if its commands must be decided again.
+        """
         if isinstance(error, DatabaseFileLost):
             return await self._handle_lost_file(error)
         is_lost = is_disconnect(error) or is_read_only(error) or isinstance(error, TimeoutError)
-        # Once COMMIT was sent, nothing but a look tells what became of it.
+        # After COMMIT was sent, only the writer's row shows whether it succeeded.
         if is_lost or self._in_doubt is not None:
             return await self._recover(error, give_up_at_s)
         if is_conflict(error):
@@ -174,13 +187,14 @@ class Writer:
         await self._rollback()
         if isinstance(error, GuardFailed) and error.args == (UPDATE_WRITER_ROW,):
             try:
-                await self._register(is_new=True)  # So long silent that it was forgotten.
-            except Exception as again:
-                return await self._recover(again, give_up_at_s)
+                # The row was removed as stale, after a long time without a batch.
+                await self._register(is_new=True)
+            except Exception as register_error:
+                return await self._recover(register_error, give_up_at_s)
         return None
 
     async def _handle_lost_file(self, error: DatabaseFileLost) -> InfrastructureError:
-        """Keep the link, because work continues if the same file comes back."""
+        """Roll back, but do not reconnect: work continues if the same file comes back."""
         in_doubt = self._in_doubt
         await self._rollback()
         self._is_unavailable = True
@@ -191,44 +205,45 @@ class Writer:
         return OutcomeUnknown(first_line(error))
 
     def _fail_batch(self, batch: Sequence[PendingCommand], error: BaseException) -> None:
-        # A copy each: a traceback grows wherever an error is raised.
+        # Each caller gets a copy, because raising an error extends its traceback.
         self._send_answers([(pending.answer, None, copy(error)) for pending in batch])
 
     async def _run_transaction(
         self, commands: Sequence[Command[Any]]
     ) -> tuple[list[Any], list[Event]]:
-        needs = RowsNeeded()
+        """Load, decide, write and commit. Return the answers and the new events."""
+        needed = RowsNeeded()
         for command in commands:
-            command.need(needs)
+            command.need(needed)
         self._link_source.check_node()
         await self._link.begin()
-        world, epoch = await load_batch_state(self._link, needs, now=self._now)
-        loaded_seq = world.seq
-        answers = [command.decide(world) for command in commands]
-        world.finalize_results()
-        if not world.has_changed:
+        batch, epoch = await load_batch_state(self._link, needed, now=self._now)
+        loaded_seq = batch.seq
+        answers = [command.decide(batch) for command in commands]
+        batch.finalize_results()
+        if not batch.has_changed:
             await self._link.rollback()
             return answers, []
         number = self._batch_number + 1
-        own = plan_writer_row(self._id, batch_number=number, now=world.now)
-        await write_changes(self._link, world, loaded_seq=loaded_seq, writer_row=own)
-        self._in_doubt = InDoubtBatch(number, answers, world.changes.events)
-        await self._link.commit(encode_notice(self._id, world.changes.events))
+        writer_row = plan_writer_row(self._id, batch_number=number, now=batch.now)
+        await write_changes(self._link, batch, loaded_seq=loaded_seq, writer_row=writer_row)
+        self._in_doubt = InDoubtBatch(number, answers, batch.changes.events)
+        await self._link.commit(encode_notice(self._id, batch.changes.events))
         self._in_doubt = None
         self._batch_number = number
         self.batch_count += 1
-        self._link_source.note_commit(world.seq, epoch=epoch)
-        return answers, world.changes.events
+        self._link_source.note_commit(batch.seq, epoch=epoch)
+        return answers, batch.changes.events
 
     async def _lock_writer_row(self) -> tuple[int, Instant]:
-        """The number of the last batch that landed, and what time it is there."""
+        """Lock the row. Return the number of the last committed batch and the database's time."""
         number, now = await lock_writer_row(self._link, self._id, batch_number=self._batch_number)
         return number, now if self._now is None else self._now()
 
     async def _connect(self) -> None:
-        """Connect, and make the own row; a connection that is lost over it is made anew.
+        """Connect and create the writer's row. Connect again if the connection is lost meanwhile.
 
-        A process that was stopped in between may find that its session was ended meanwhile.
+        The server may have ended the session if the process was paused in between.
         """
         for attempt in range(ATTEMPT_COUNT_MAX):
             self._link = await self._link_source.connect()
@@ -242,9 +257,10 @@ class Writer:
                 return
 
     async def _register(self, *, is_new: bool) -> int:
-        """Make the writer's own row, or find it again: the number of the last batch that landed.
+        """Create the writer's row, or lock it again after a reconnection.
 
-        To find it again nothing is written: that could fail where the batch in doubt has failed.
+        Return the number of the last committed batch. With `is_new=False` an existing row is only
+        read: a write could fail for the same reason as the batch in doubt.
         """
         await self._link.begin()
         try:
@@ -263,77 +279,85 @@ class Writer:
     async def _recover(
         self, error: Exception, give_up_at_s: float
     ) -> InDoubtBatch | InfrastructureError | None:
-        """Reconnect. The batch in doubt if it has landed, None if the commands must be replayed."""
+        """Reconnect until `give_up_at_s`.
+
+        Return the batch in doubt if it was committed, None if the commands must be decided again,
+        or an error if the database is still unavailable: OutcomeUnknown if a commit is in doubt.
+        """
         log.warning("database_lost", extra={"reason": str(error)})
         in_doubt, self._in_doubt = self._in_doubt, None
         self._link_source.note_disconnect()
         await self._drop_link()
-        last: Exception = error
+        last_error: Exception = error
         while time.monotonic() < give_up_at_s:
             try:
                 async with asyncio.timeout(TRANSACTION_S_MAX):
                     self._link = await self._link_source.connect()
-                    # This locks our row: a commit still under way on the other side has ended then.
+                    # This locks the writer's row, so a commit still in flight on the server ends.
                     number = await self._register(is_new=False)
-            except Exception as again:  # Whatever it is, the way out is to try again until the end.
-                last = again
+            except Exception as connect_error:  # After any error, retry until the time is over.
+                last_error = connect_error
                 await self._drop_link()
-                if isinstance(again, DatabaseFileLost):  # A retry does not bring the file back.
+                if isinstance(connect_error, DatabaseFileLost):  # A retry cannot restore the file.
                     break
                 await asyncio.sleep(RECONNECT_DELAY_S)
                 continue
-            # Whatever has landed: a batch whose caller was told that nobody knows may have, too.
+            # Also counts an earlier batch in doubt, whose callers got OutcomeUnknown.
             self._batch_number = number
             return in_doubt if in_doubt is not None and number == in_doubt.batch_number else None
         self._is_unavailable = True
         if in_doubt is not None:
-            return OutcomeUnknown(first_line(last))
-        if isinstance(last, InfrastructureError):
-            return last
-        return DatabaseUnavailable({"database": first_line(last)})
+            return OutcomeUnknown(first_line(last_error))
+        if isinstance(last_error, InfrastructureError):
+            return last_error
+        return DatabaseUnavailable({"database": first_line(last_error)})
 
-    async def _retire(self) -> None:
-        """Take the own row away, and close; if that fails the row is forgotten in time."""
+    async def _deregister(self) -> None:
+        """Remove the writer's row and close the link.
+
+        If that fails, another writer removes the row once it is stale.
+        """
         try:
-            async with asyncio.timeout(RETIRE_S_MAX):
+            async with asyncio.timeout(DEREGISTER_S_MAX):
                 await self._link.begin()
                 await remove_writer_row(self._link, self._id)
                 await self._link.commit()
-        except Exception as error:  # At the end of its life there is nobody to tell.
-            log.debug("writer_not_retired", extra={"reason": str(error)})
+        except Exception as error:  # The writer ends here, so no caller could receive the error.
+            log.debug("writer_row_removal_failed", extra={"reason": str(error)})
             with suppress(TimeoutError):
-                async with asyncio.timeout(RETIRE_S_MAX):
+                async with asyncio.timeout(DEREGISTER_S_MAX):
                     await self._rollback()
         await self._drop_link()
 
     async def _drop_link(self) -> None:
         try:
             await self._link.close()
-        except Exception as error:  # It is broken already; there is nothing to save.
-            log.debug("link_closed_badly", extra={"reason": str(error)})
+        except Exception as error:  # The connection is already broken.
+            log.debug("link_close_failed", extra={"reason": str(error)})
 
     async def _rollback(self) -> None:
         self._in_doubt = None
         try:
             await self._link.rollback()
-        except Exception as error:  # The next transaction finds out and reconnects.
+        except Exception as error:  # The next transaction fails too, and reconnects.
             log.debug("rollback_failed", extra={"reason": str(error)})
 
     def _send_answers(self, answers: Sequence[Answer], events: Sequence[Event] = ()) -> None:
         if answers and isinstance(answers[0][0], Lease):
-            # It always stands first, and does not wait for an event loop that may be blocked.
+            # A lease renewal is always first in its batch. It is answered in this thread, because
+            # the event loop may be blocked.
             (lease, expires_at, error), *answers = answers
             assert isinstance(lease, Lease)
             lease.finish_renewal(expires_at, error)
         try:
             self._loop.call_soon_threadsafe(self._deliver, answers, events)
-        except RuntimeError:  # Its event loop is closed: nobody listens any more.
+        except RuntimeError:  # The event loop of the callers is closed.
             log.debug("answers_undeliverable", extra={"count": len(answers)})
 
     def _deliver(self, answers: Sequence[Answer], events: Sequence[Event]) -> None:
         for future, answer, error in answers:
             assert not isinstance(future, Lease)
-            if future.done():  # Its caller was cancelled; what it asked for was done all the same.
+            if future.done():  # The caller was cancelled, but its command was executed.
                 continue
             if error is None:
                 future.set_result(answer)

@@ -1,7 +1,10 @@
-"""The row of a writer: which of its batches landed last, and when it was last there.
+"""The row of a writer: the number of its last committed batch, and when it last wrote.
 
-Written in every batch before COMMIT is sent, so that after a lost answer whoever locks the row
-waits until the commit that is still under way over there has ended.
+Each batch updates the row before it sends COMMIT. If the answer to COMMIT is lost, the writer locks
+the row on a new connection. The lock waits until a commit that is still in flight has ended, and
+the number then shows whether the batch was committed.
+
+See docs/internals/writer.md.
 """
 
 from functools import lru_cache
@@ -16,7 +19,7 @@ from headway.adapters.sql.write.links.driver_link import Link
 from headway.core.ids import Instant, add_seconds
 
 STALE_AFTER_S: Final = 86_400.0
-"""A writer that lives and was silent for longer makes its row again."""
+"""Rows older than this are removed. A live writer whose row was removed re-creates it."""
 STALE_COUNT_MAX: Final = 100
 UPDATE_WRITER_ROW: Final = Update(writers, ("batch", "seen_at"), ("id",))
 _STALE_WRITERS: Final = Query(
@@ -27,9 +30,10 @@ _STALE_WRITERS: Final = Query(
 
 
 async def lock_writer_row(link: Link, writer_id: str, *, batch_number: int) -> tuple[int, Instant]:
-    """The number of the last batch that landed, and what time it is there.
+    """Lock the row, and return the number of the last committed batch and the database's time.
 
-    A writer that is new here, or so long silent that it was forgotten, gets a row with `number`.
+    If there is no row, because the writer is new or its row was removed as stale, a row with
+    `batch_number` is inserted.
     """
     query = _writer_row_query(link.now_sql)
     rows = await link.fetch(query, {"id": writer_id})
@@ -38,8 +42,8 @@ async def lock_writer_row(link: Link, writer_id: str, *, batch_number: int) -> t
             Insert(writers, ("id", "batch", "seen_at")), [(writer_id, batch_number, 0)]
         )
         rows = await link.fetch(query, {"id": writer_id})
-    ((landed_number, now),) = rows
-    return landed_number, machine_now() if now is None else now
+    ((committed_number, now),) = rows
+    return committed_number, machine_now() if now is None else now
 
 
 def plan_writer_row(writer_id: str, *, batch_number: int, now: Instant) -> PlannedWrite:
@@ -51,11 +55,11 @@ async def remove_writer_row(link: Link, writer_id: str) -> None:
 
 
 async def remove_stale_writers(link: Link, *, now: Instant) -> None:
-    """Remove the rows that killed processes have left behind long ago."""
+    """Remove the rows of killed processes, which are older than STALE_AFTER_S."""
     before = add_seconds(now, seconds=-STALE_AFTER_S)
-    gone = await link.fetch(_STALE_WRITERS, {"before": before})
-    if gone:
-        await link.write(Delete(writers, ("id", "seen_at")), [tuple(row) for row in gone])
+    stale = await link.fetch(_STALE_WRITERS, {"before": before})
+    if stale:
+        await link.write(Delete(writers, ("id", "seen_at")), [tuple(row) for row in stale])
 
 
 @lru_cache

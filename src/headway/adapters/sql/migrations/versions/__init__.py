@@ -1,1 +1,1 @@
-"""One file per change."""
+"""The migrations, one file per revision."""

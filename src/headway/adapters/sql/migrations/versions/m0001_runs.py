@@ -1,4 +1,4 @@
-"""Runs, their events, and what keeps them in order.
+"""Create all tables: runs, events, lanes, instances, flows and the rest.
 
 Revision ID: 0001
 """
@@ -21,7 +21,7 @@ SEQ = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
 
 
 def upgrade() -> None:
-    # MariaDB and MySQL commit each statement by itself: a second attempt finds some of it done.
+    # MariaDB and MySQL commit each statement separately. A second attempt finds some tables.
     _create_events()
     create_flow_tables()
     _create_inbox()

@@ -1,4 +1,4 @@
-"""Columns for stop counts, tracebacks, update times and configured limits.
+"""Add columns for stop counts, tracebacks, update times and configured limits.
 
 Revision ID: 0002
 """
@@ -16,7 +16,7 @@ DOCUMENT = sa.Text().with_variant(mysql.LONGTEXT(), "mysql", "mariadb")
 
 
 def upgrade() -> None:
-    # MariaDB and MySQL commit each statement on its own: a second attempt finds some columns there.
+    # MariaDB and MySQL commit each statement separately. A second attempt finds some columns.
     _extend_runs()
     _extend_lanes()
 
@@ -36,6 +36,6 @@ def _extend_lanes() -> None:
 
 
 def _add_column(table: str, column: "sa.Column[int] | sa.Column[str]") -> None:
-    existing = {found["name"] for found in sa.inspect(op.get_bind()).get_columns(table)}
+    existing = {field["name"] for field in sa.inspect(op.get_bind()).get_columns(table)}
     if column.name not in existing:
         op.add_column(table, column)

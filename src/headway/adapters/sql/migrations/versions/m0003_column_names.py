@@ -1,4 +1,4 @@
-"""Rename columns so that their names say what they hold.
+"""Rename columns so that their names describe their values.
 
 Revision ID: 0003
 """
@@ -30,7 +30,7 @@ RENAMES: Final = {
 
 
 def upgrade() -> None:
-    # MariaDB and MySQL commit each statement on its own: a second attempt finds some renamed.
+    # MariaDB and MySQL commit each statement separately. A second attempt finds some renamed.
     quote = op.get_bind().dialect.identifier_preparer.quote
     for table, columns in RENAMES.items():
         existing = {column["name"] for column in sa.inspect(op.get_bind()).get_columns(table)}

@@ -1,1 +1,1 @@
-"""The writer's connection to each database."""
+"""The writer's connection to each kind of database."""

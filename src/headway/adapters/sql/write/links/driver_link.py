@@ -1,4 +1,4 @@
-"""What the writer needs of a driver. One link is one connection, used by one thread."""
+"""The interface between the writer and a driver."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
@@ -9,34 +9,42 @@ from headway.adapters.sql.statements import PlannedWrite, Query, Row, Write
 
 
 class Link(Protocol):
+    """One connection for writing, used by one thread."""
+
     dialect: Dialect
     now_sql: str | None
-    """The database's clock in microseconds, or None: this process's clock is the database's."""
+    """SQL for the database's clock in microseconds, or None if this machine's clock is used."""
 
     async def begin(self) -> None:
-        """Open a write transaction; on a database without row locks, the write lock is taken."""
+        """Begin a write transaction. On SQLite, also take the write lock."""
         ...
 
     async def commit(self, notice: str | None = None, /) -> None:
-        """With the commit, and only if it happens, others are told `notice`, where that can be."""
+        """Commit, and send `notice` to other processes if the commit succeeds.
+
+        `notice` is ignored on databases without notifications.
+        """
         ...
 
     async def rollback(self) -> None:
-        """Undo the transaction, if one is open."""
+        """Roll the transaction back, if one is open."""
         ...
 
     async def fetch(self, query: Query, parameters: Mapping[str, Any]) -> Sequence[Row]: ...
 
     async def fetch_each(self, query: Query, many: Sequence[Mapping[str, Any]]) -> Sequence[Row]:
-        """The rows of `query` for each set of parameters, one after the other."""
+        """Return the rows of `query` for all sets of parameters, in their order."""
         ...
 
     async def write(self, statement: Write, rows: Sequence[Row]) -> int:
-        """Run `statement` for every row; how many rows it matched in all."""
+        """Execute `statement` for every row. Return the total number of matched rows."""
         ...
 
     async def write_all(self, plan: Sequence[PlannedWrite]) -> None:
-        """In this order, and in as few exchanges as can be; GuardFailed: something has changed."""
+        """Execute the writes in this order, in as few round trips as possible.
+
+        Raise GuardFailed if a guarded write does not match all of its rows.
+        """
         ...
 
     async def close(self) -> None: ...

@@ -1,4 +1,4 @@
-"""Where the writer's links come from."""
+"""Open the links of the writer, and follow failovers."""
 
 import sqlite3
 from collections.abc import Callable
@@ -16,20 +16,26 @@ LOCK_SUFFIX: Final = ".lock"
 
 
 class LinkSource(Protocol):
+    """Opens links, one at a time. The other methods refer to the last link opened."""
+
     async def connect(self) -> Link: ...
 
     def check_node(self) -> None:
-        """Raise ConnectionError when the link in use leads to a node that is no longer ours."""
+        """Raise ConnectionError if the node of the link is no longer the primary."""
         ...
 
     def note_commit(self, seq: int, *, epoch: int) -> None:
-        """Remember that `seq` is committed, in this epoch, where the link in use leads."""
+        """Record that `seq` was committed on the link, in this epoch."""
         ...
 
-    def note_disconnect(self) -> None: ...
+    def note_disconnect(self) -> None:
+        """Record that the link was lost, so that `connect` probes all addresses."""
+        ...
 
 
 class SqliteLinkSource:
+    """Opens links to a SQLite file, or to the connection of a `:memory:` database."""
+
     def __init__(self, open_link: Callable[[], SqliteLink]) -> None:
         self._open_link = open_link
 
@@ -37,19 +43,21 @@ class SqliteLinkSource:
         return self._open_link()
 
     def check_node(self) -> None:
-        """Do nothing: the link compares its file itself, once it holds the gate."""
+        """Do nothing: the link checks its file itself, once it holds the write lock."""
 
     def note_commit(self, seq: int, *, epoch: int) -> None:
-        """A file cannot be behind itself."""
+        """Do nothing: there are no replicas."""
 
     def note_disconnect(self) -> None:
-        """There is no other place to look."""
+        """Do nothing: there are no other addresses."""
 
 
 class ServerLinkSource:
-    def __init__(self, connector: Connector, prepare: Callable[[RawConnection], Link]) -> None:
+    """Opens links to the current primary."""
+
+    def __init__(self, connector: Connector, create_link: Callable[[RawConnection], Link]) -> None:
         self._connector = connector
-        self._create_link = prepare
+        self._create_link = create_link
         self._connection: RawConnection = None
 
     async def connect(self) -> Link:
@@ -58,7 +66,7 @@ class ServerLinkSource:
 
     def check_node(self) -> None:
         if not self._connector.is_current(self._connection):
-            raise ConnectionError("the process has moved to another node")
+            raise ConnectionError("this process now uses another node")
 
     def note_commit(self, seq: int, *, epoch: int) -> None:
         self._connector.note_commit(seq, epoch=epoch, connection=self._connection)
@@ -68,27 +76,27 @@ class ServerLinkSource:
 
 
 def create_link_source(database: Database, address: Address) -> LinkSource:
-    """The source that fits the driver."""
+    """Return the link source for the driver of `database`."""
     if database.connector is not None:
         return _create_server_source(database.connector, database.driver)
     if database.memory_connection is not None:
         assert database.memory_lock is not None
         shared: sqlite3.Connection = database.memory_connection
-        gate = MemoryLock(database.memory_lock)
-        return SqliteLinkSource(lambda: SqliteLink(shared, gate))
+        memory_lock = MemoryLock(database.memory_lock)
+        return SqliteLinkSource(lambda: SqliteLink(shared, memory_lock))
 
     file = database.file
     assert file is not None
 
     def open_file() -> SqliteLink:
-        gate = FileLock(Path(address.database + LOCK_SUFFIX))
-        return SqliteLink(file.open(), gate, file=file)
+        file_lock = FileLock(Path(address.database + LOCK_SUFFIX))
+        return SqliteLink(file.open(), file_lock, file=file)
 
     return SqliteLinkSource(open_file)
 
 
 def _create_server_source(connector: Connector, driver: Driver) -> LinkSource:
-    # Whoever uses one of them does not wait for the other's dialect to be imported.
+    # Imported here, so that a program imports only the dialect that it uses.
     if driver == "postgres":
         from headway.adapters.sql.write.links.postgres_link import PostgresLink  # noqa: PLC0415
 

@@ -1,4 +1,4 @@
-"""MariaDB and MySQL through aiomysql."""
+"""The writer's link to MariaDB and MySQL, with aiomysql."""
 
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
@@ -48,18 +48,18 @@ class MysqlLink:
         return rows
 
     async def fetch_each(self, query: Query, many: Sequence[Mapping[str, Any]]) -> Sequence[Row]:
-        return [row for each in many for row in await self.fetch(query, each)]
+        return [row for parameters in many for row in await self.fetch(query, parameters)]
 
     async def write(self, statement: Write, rows: Sequence[Row]) -> int:
         async with self._connection.cursor() as cursor:
             if len(rows) > 1 and not isinstance(statement, Insert):
                 return await _write_joined(cursor, statement, rows)
-            # The driver sends inserts together by itself, and adds up the counts of the rest.
+            # The driver combines inserts into one statement and adds up the counts of others.
             return int(await cursor.executemany(compile_write(statement, self.dialect), rows))
 
     async def write_all(self, plan: Sequence[PlannedWrite]) -> None:
-        for one in plan:
-            one.check_count(await self.write(one.statement, one.rows))
+        for planned in plan:
+            planned.check_count(await self.write(planned.statement, planned.rows))
 
     async def close(self) -> None:
         self._connection.close()
@@ -68,14 +68,14 @@ class MysqlLink:
 async def _write_joined(cursor: Any, statement: Update | Delete, rows: Sequence[Row]) -> int:
     """Join the table with the values, in statements of bounded length.
 
-    Return how many rows matched. One statement per row would be a round trip for each of them.
+    Return the number of matched rows. One statement per row would need one round trip per row.
     """
-    head, first, next_one, tail = _compile_join(statement)
+    head, first_select, next_select, tail = _compile_join(statement)
     matched_count = 0
     members: list[str] = []
     length = 0
     for row in rows:
-        members.append(cursor.mogrify(next_one if members else first, row))
+        members.append(cursor.mogrify(next_select if members else first_select, row))
         length += len(members[-1])
         if length > STATEMENT_LENGTH_MAX or row is rows[-1]:
             values = " UNION ALL ".join(members)
@@ -90,14 +90,14 @@ def _compile_join(statement: Update | Delete) -> tuple[str, str, str, str]:
     table = quote(statement.table.name)
     sets = statement.sets if isinstance(statement, Update) else ()
     names = (*sets, *statement.guards)
-    first = ", ".join(f"%s AS c{i}" for i in range(len(names)))
-    next_one = ", ".join(["%s"] * len(names))
+    named_values = ", ".join(f"%s AS c{i}" for i in range(len(names)))
+    values = ", ".join(["%s"] * len(names))
     guards = " AND ".join(
         f"{table}.{quote(name)} = v.c{i}" for i, name in enumerate(statement.guards, len(sets))
     )
-    # The values come first: each then finds its row by the key.
+    # STRAIGHT_JOIN reads the values first, so that each finds its row by the key.
     head, tail = f"DELETE {table} FROM", f"STRAIGHT_JOIN {table} ON {guards}"
     if sets:
         changes = ", ".join(f"{table}.{quote(name)} = v.c{i}" for i, name in enumerate(sets))
         head, tail = "UPDATE", f"{tail} SET {changes}"
-    return head, f"SELECT {first}", f"SELECT {next_one}", tail
+    return head, f"SELECT {named_values}", f"SELECT {values}", tail

@@ -1,4 +1,8 @@
-"""PostgreSQL through asyncpg: many rows travel in one statement, as arrays or by COPY."""
+"""The writer's link to PostgreSQL, with asyncpg.
+
+Many rows are sent in one statement, as arrays or by COPY. Small writes to different tables are
+combined into one statement, with a common table expression for each of them.
+"""
 
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
@@ -23,7 +27,7 @@ from headway.adapters.sql.statements import (
 )
 from headway.adapters.sql.tables import metadata
 
-# COPY takes one exchange more than INSERT, and a tenth of the driver's time per row.
+# COPY needs one more round trip than INSERT, but a tenth of the driver's time per row.
 COPY_ROW_COUNT_MIN: Final = 20
 NOTIFY: Final = f"SELECT pg_notify('{CHANNEL}', '{{}}') WHERE pg_notification_queue_usage() < 0.5; "
 
@@ -39,10 +43,10 @@ class PostgresLink:
         await self._connection.execute("BEGIN ISOLATION LEVEL READ COMMITTED")
 
     async def commit(self, notice: str | None = None, /) -> None:
-        # In one exchange. A transaction whose word finds no room would fail, and there is none
-        # when a listener was paused for very long: then nothing is said.
-        words = "" if notice is None else NOTIFY.format(notice)
-        await self._connection.execute(f"{words}COMMIT")
+        # In one round trip. If the notification queue is full, because a listener was paused for
+        # very long, the transaction would fail. So no notice is sent once the queue is half full.
+        notify = "" if notice is None else NOTIFY.format(notice)
+        await self._connection.execute(f"{notify}COMMIT")
 
     async def rollback(self) -> None:
         if self._connection.is_in_transaction():
@@ -56,7 +60,7 @@ class PostgresLink:
     async def fetch_each(self, query: Query, many: Sequence[Mapping[str, Any]]) -> Sequence[Row]:
         compiled = compile_query(query, self.dialect)
         rows = await self._connection.fetchmany(
-            compiled.sql, [compiled.arguments(each) for each in many]
+            compiled.sql, [compiled.arguments(parameters) for parameters in many]
         )
         return [tuple(row) for row in rows]
 
@@ -71,32 +75,37 @@ class PostgresLink:
         return int(status.rpartition(" ")[2])
 
     async def write_all(self, plan: Sequence[PlannedWrite]) -> None:
-        for together in _group_writes(plan):
-            if len(together) == 1:
-                counts = [await self.write(together[0].statement, together[0].rows)]
+        for group in _group_writes(plan):
+            if len(group) == 1:
+                counts = [await self.write(group[0].statement, group[0].rows)]
             else:
-                sql = _compile_group(tuple(one.statement for one in together))
-                columns = [column for one in together for column in zip(*one.rows, strict=True)]
+                sql = _compile_group(tuple(planned.statement for planned in group))
+                columns = [
+                    column for planned in group for column in zip(*planned.rows, strict=True)
+                ]
                 counts = await self._connection.fetchrow(sql, *columns)
-            for one, count in zip(together, counts, strict=True):
-                one.check_count(count)
+            for planned, count in zip(group, counts, strict=True):
+                planned.check_count(count)
 
     async def close(self) -> None:
         await self._connection.close(timeout=5)
 
 
 def _group_writes(plan: Sequence[PlannedWrite]) -> list[list[PlannedWrite]]:
-    """What can travel together: few rows, and no table twice, for none sees what another does."""
+    """Group writes that can be one statement: few rows each, and no table twice.
+
+    The parts of such a statement do not see each other's changes.
+    """
     groups: list[list[PlannedWrite]] = []
     tables: set[str] = set()
-    for one in plan:
-        name = one.statement.table.name
-        is_long = len(one.rows) >= COPY_ROW_COUNT_MIN
+    for planned in plan:
+        name = planned.statement.table.name
+        is_long = len(planned.rows) >= COPY_ROW_COUNT_MIN
         if not groups or is_long or name in tables:
             groups.append([])
             tables = set()
-        groups[-1].append(one)
-        # Nothing joins a long one.
+        groups[-1].append(planned)
+        # A long write is executed alone.
         tables = set(metadata.tables) if is_long else tables | {name}
     return groups
 
@@ -104,10 +113,10 @@ def _group_writes(plan: Sequence[PlannedWrite]) -> list[list[PlannedWrite]]:
 @lru_cache(maxsize=512)
 def _compile_group(writes: tuple[Write, ...]) -> str:
     parts: list[str] = []
-    place = 1
+    first = 1
     for number, write in enumerate(writes):
-        parts.append(f"w{number} AS ({_compile_array_write(write, first=place)} RETURNING 1)")
-        place += len(_parameter_columns(write))
+        parts.append(f"w{number} AS ({_compile_array_write(write, first=first)} RETURNING 1)")
+        first += len(_parameter_columns(write))
     counts = ", ".join(f"(SELECT count(*) FROM w{number})" for number in range(len(writes)))
     return f"WITH {', '.join(parts)} SELECT {counts}"
 
@@ -124,7 +133,7 @@ def _parameter_columns(write: Write) -> tuple[str, ...]:
 
 @lru_cache(maxsize=512)
 def _compile_array_write(write: Write, first: int = 1) -> str:
-    """`first` is the number of its first parameter."""
+    """Return SQL with one array parameter per column. `first` is the number of the first one."""
     arrays = _unnest_arrays(write.table, _parameter_columns(write), first)
     table = _quote(write.table.name)
     match write:
@@ -135,13 +144,13 @@ def _compile_array_write(write: Write, first: int = 1) -> str:
             changes = ", ".join(f"{_quote(name)} = v.c{i}" for i, name in enumerate(sets))
             where = _guard_condition(table, guards, start=len(sets))
             return f"UPDATE {table} SET {changes} FROM {arrays} WHERE {where}"
-        case Delete(guards=guards, is_upper_bound=is_prefix):
-            where = _guard_condition(table, guards, operator="<=" if is_prefix else "=")
+        case Delete(guards=guards, is_upper_bound=is_upper_bound):
+            where = _guard_condition(table, guards, operator="<=" if is_upper_bound else "=")
             return f"DELETE FROM {table} USING {arrays} WHERE {where}"
 
 
 def _unnest_arrays(table: sa.Table, columns: Sequence[str], first: int) -> str:
-    """`unnest($1::text[], …) AS v(c0, …)`: the rows, as a relation."""
+    """Return `unnest($1::text[], …) AS v(c0, …)`, the rows as a relation."""
     parameters = ", ".join(
         f"${i}::{'text' if isinstance(table.c[name].type, sa.String) else 'bigint'}[]"
         for i, name in enumerate(columns, first)

@@ -1,9 +1,10 @@
-"""SQLite: the standard driver, in the writer's own thread.
+"""The writer's link to SQLite, with the standard driver in the writer's thread.
 
-Every write transaction holds two locks: a `flock` on a file beside the database, which makes the
-writers of all processes wait in line instead of failing, and SQLite's own write lock from BEGIN on.
-The write-ahead log is copied back into the file only here, behind the same gate: before version
-3.51.3 SQLite could corrupt the log when one connection did so while another wrote.
+Every write transaction holds two locks. The first is a `flock` on a file next to the database: the
+writers of all processes wait for it in the kernel, instead of failing with "database is locked".
+The second is SQLite's own write lock, from BEGIN on. Checkpoints, which copy the write-ahead log
+into the file, run only here and under the same `flock`: before version 3.51.3, SQLite could corrupt
+the log if one connection did so while another wrote.
 """
 
 import fcntl
@@ -40,7 +41,7 @@ CHECKPOINT_ROW_COUNT: Final = 10_000
 LOG_BYTE_COUNT_MAX: Final = 16 << 20
 LOG_BYTE_COUNT_RETAINED: Final = 8 << 20
 STATEMENT_ROW_COUNTS: Final = (128, 32, 8, 2)
-"""So many rows go in one statement, or one by one. Few sizes: each is a statement to keep."""
+"""The numbers of rows per statement. They are few, because each is a statement to cache."""
 
 log = event_log(__name__)
 
@@ -56,7 +57,10 @@ class SqliteLink:
         *,
         file: DatabaseFile | None = None,
     ) -> None:
-        """Own `connection` if it has a `file`. The database owns the one in memory."""
+        """Create a link that owns `connection` if it has a `file`.
+
+        The connection of a `:memory:` database belongs to its `Database`.
+        """
         self._connection = connection
         self._file = file
         self._lock = lock
@@ -71,7 +75,7 @@ class SqliteLink:
             raise ConnectionError("the link is closed")
         self._lock.acquire()
         try:
-            # Under the gate, because another headway that has made a new file also writes under it.
+            # Under the lock, because a headway that has created a new file also writes under it.
             if self._file is not None:
                 self._file.check()
             self._connection.execute("BEGIN IMMEDIATE")
@@ -83,16 +87,16 @@ class SqliteLink:
         self._connection.execute("COMMIT")
         log_byte_count = 0
         if self._file is not None:
-            # A commit to a lost file does not count. The caller releases the gate in that case.
+            # A commit to a lost file does not count. The caller releases the lock in that case.
             self._file.check()
             log_byte_count = self._file.check_log()
         try:
-            # A few rows may be many bytes. Once copied back, the log starts over and is truncated.
+            # A few rows can be many bytes. After a checkpoint the log starts over, truncated.
             if self._row_count >= CHECKPOINT_ROW_COUNT or log_byte_count > LOG_BYTE_COUNT_MAX:
                 self._row_count = 0
                 self._connection.execute("PRAGMA wal_checkpoint(PASSIVE)")
         except (sqlite3.Error, OSError) as error:
-            # The commit stands; only the log stays longer for now (a full disk, say).
+            # The commit is valid. Only the log stays long for now, for example on a full disk.
             log.warning("checkpoint_failed", extra={"reason": str(error)})
         self._lock.release()
 
@@ -111,12 +115,13 @@ class SqliteLink:
         ).fetchall()
 
     async def fetch_each(self, query: Query, many: Sequence[Mapping[str, Any]]) -> Sequence[Row]:
-        return [row for each in many for row in await self.fetch(query, each)]
+        return [row for parameters in many for row in await self.fetch(query, parameters)]
 
     async def write(self, statement: Write, rows: Sequence[Row]) -> int:
-        """Many rows in one step: between two, the driver lets other threads go first.
+        """Write many rows per statement.
 
-        A busy event loop then keeps the writer waiting for 5 ms each time.
+        The driver releases the GIL for each statement. If the event loop is busy, the writer then
+        waits for up to 5 ms to get it back.
         """
         self._row_count += len(rows)
         matched_count = first = 0
@@ -133,16 +138,16 @@ class SqliteLink:
         return matched_count
 
     async def write_all(self, plan: Sequence[PlannedWrite]) -> None:
-        for one in plan:
-            one.check_count(await self.write(one.statement, one.rows))
+        for planned in plan:
+            planned.check_count(await self.write(planned.statement, planned.rows))
 
     async def close(self) -> None:
-        """Safe to call again."""
+        """Close the connection and the lock. It is safe to call this again."""
         if self._is_closed:
             return
         self._is_closed = True
-        self._lock.release()  # After a fault it may still be ours.
-        # The last connection to close copies the log back, so it too waits for the gate.
+        self._lock.release()  # After an error the link may still hold it.
+        # SQLite checkpoints when the last connection closes, so closing needs the lock too.
         self._lock.acquire()
         try:
             if self._file is not None:
@@ -160,9 +165,9 @@ def _compile_multi_row(write: Insert | Update, row_count: int) -> str:
     values = ", ".join([f"({', '.join('?' * len(names))})"] * row_count)
     if isinstance(write, Insert):
         return f"INSERT INTO {table} ({', '.join(map(quote, names))}) VALUES {values}"
-    places = [(quote(name), f"v.column{number}") for number, name in enumerate(names, start=1)]
-    changes = ", ".join(f"{name} = {place}" for name, place in places[: len(write.sets)])
-    where = " AND ".join(f"{table}.{name} = {place}" for name, place in places[len(write.sets) :])
+    pairs = [(quote(name), f"v.column{number}") for number, name in enumerate(names, start=1)]
+    changes = ", ".join(f"{name} = {value}" for name, value in pairs[: len(write.sets)])
+    where = " AND ".join(f"{table}.{name} = {value}" for name, value in pairs[len(write.sets) :])
     return f"UPDATE {table} SET {changes} FROM (VALUES {values}) AS v WHERE {where}"
 
 
@@ -171,10 +176,10 @@ def _to_bindable(value: Any) -> Any:
 
 
 class FileLock:
-    """One writer at a time over all processes; the kernel opens it when its holder dies.
+    """A lock for one writer at a time over all processes.
 
-    A child that was forked lets go of it at once. It would hold it with its parent, and for ever
-    if that was killed in the midst of a commit.
+    The kernel releases it when its process ends. A forked child closes it at once: it would share
+    the lock with its parent, and hold it permanently if the parent was killed during a commit.
     """
 
     def __init__(self, path: Path) -> None:
@@ -198,18 +203,18 @@ class FileLock:
 
 @cache
 def _open_locks() -> "WeakSet[FileLock]":
-    gates: WeakSet[FileLock] = WeakSet()
+    locks: WeakSet[FileLock] = WeakSet()
 
     def close_all() -> None:
-        for gate in list(gates):
-            gate.close()
+        for lock in list(locks):
+            lock.close()
 
     os.register_at_fork(after_in_child=close_all)
-    return gates
+    return locks
 
 
 class MemoryLock:
-    """In memory there is one connection for all: whoever uses it keeps the others out."""
+    """The lock of a `:memory:` database, whose only connection the readers and the writer share."""
 
     def __init__(self, lock: Lock) -> None:
         self._lock = lock
@@ -225,4 +230,4 @@ class MemoryLock:
             self._lock.release()
 
     def close(self) -> None:
-        """The lock belongs to the database."""
+        """Do nothing: the lock belongs to the database."""

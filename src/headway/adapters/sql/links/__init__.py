@@ -1,1 +1,0 @@
-"""How the writer reaches each driver."""
