@@ -26,6 +26,7 @@ if TYPE_CHECKING:
         OutcomeUnknown,
         OutputExists,
         RevisionConflict,
+        RunFailed,
         RunNotActive,
         RunNotFound,
     )
@@ -33,11 +34,11 @@ if TYPE_CHECKING:
     from headway.core.run.run import FilesOnCancel, OnExistingOutput, Recovery, RunMode
     from headway.core.run.status import RunStatus
     from headway.core.run.window import Delivery, Refusal
-    from headway.process import run_process
+    from headway.process.dedicated import run_process
     from headway.services.context.blocking_context import BlockingChildRun, BlockingRunContext
     from headway.services.context.run_context import ChildRun, RunContext
     from headway.services.submit.job import Backoff
-    from headway.services.submit.run_handle import RunFailed, RunHandle
+    from headway.services.submit.run_handle import RunHandle
     from headway.services.upkeep.examination import Examination
     from headway.services.upkeep.pruner import Retention
 
@@ -85,7 +86,7 @@ __all__ = [
     "run_process",
 ]
 
-# Loaded when first asked for: `headway --help` needs no database library.
+# Modules are imported on first use, so that `headway --help` loads no database library.
 _EXPORT_MODULES: Final = {
     "Backoff": "services.submit.job",
     "BlockingChildRun": "services.context.blocking_context",
@@ -104,10 +105,10 @@ _EXPORT_MODULES: Final = {
     "Refusal": "core.run.window",
     "Retention": "services.upkeep.pruner",
     "RunContext": "services.context.run_context",
-    "RunFailed": "services.submit.run_handle",
+    "RunFailed": "core.errors",
     "RunHandle": "services.submit.run_handle",
     "RunStatus": "core.run.status",
-    "run_process": "process",
+    "run_process": "process.dedicated",
 }
 
 

@@ -1,8 +1,7 @@
-"""The library face: register jobs, start runs, wait for what they give."""
+"""The entry point of the library: register jobs, start runs, wait for their results."""
 
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
-from dataclasses import asdict
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar, overload
@@ -23,13 +22,12 @@ from headway.bootstrap import (
     wait_for_stop_signal,
     worker_client_factory,
 )
-from headway.core.command.admin.set_lane import ConfigureLanes
 from headway.core.command.run.submit import Submit
 from headway.core.duration import UNSET, TimeLimit, check_seconds
-from headway.core.errors import InvalidInput
+from headway.core.errors import InvalidInput, RunNotFound
 from headway.core.ids import LaneName, RunId
 from headway.core.run.admission import OnConflict
-from headway.core.run.explain import Explanation
+from headway.core.run.explain import Explanation, explain
 from headway.core.run.run import OnExistingOutput, Recovery, RunMode
 from headway.core.schedule import MissedPolicy, Schedule
 from headway.core.timeouts import Timeouts
@@ -42,7 +40,6 @@ from headway.services.flow.flows import Flows
 from headway.services.flow.workers import Workers
 from headway.services.submit.active_runs import ActiveRuns
 from headway.services.submit.admit import submit_run
-from headway.services.submit.explain_run import explain_run
 from headway.services.submit.job import (
     Backoff,
     Job,
@@ -51,8 +48,7 @@ from headway.services.submit.job import (
     find_job,
     is_internal_job,
 )
-from headway.services.submit.job_lanes import JobLanes
-from headway.services.submit.lane_control import LaneSettings
+from headway.services.submit.lane_control import JobLanes, LaneSettings
 from headway.services.submit.run_handle import RunHandle
 from headway.services.submit.run_watcher import RunWatcher
 from headway.services.submit.saved_keys import Keys
@@ -62,24 +58,25 @@ from headway.services.upkeep.examination import Examination, run_doctor
 from headway.services.upkeep.mirror import Mirror
 from headway.services.upkeep.pruner import Pruner, Retention
 from headway.services.upkeep.scheduler import Scheduler, add_schedule
-from headway.settings import Settings, load_settings
+from headway.settings import Settings, check_lane_limits, load_settings
 
 F = TypeVar("F", bound=JobFunction)
 
 
 class Headway:
-    """Runs jobs, one at a time per key. An async context manager: inside it, work goes on.
+    """Runs jobs, one at a time per key. Jobs are executed inside its `async with` block.
 
-    Without URLs it uses what is configured (`HEADWAY_DATABASE_URL` or `headway.toml`), or else
-    `headway.db` in this folder.
+    `urls` are the addresses of the database. The default is the configured one
+    (`HEADWAY_DATABASE_URL` or `headway.toml`), or else `headway.db` in this folder.
 
-    When it is left, no more runs start, and those at hand have `stop_wait_s` to end (none when it
-    is left by an error). What is not done by then is ready for whoever opens the database next.
-    What is over is kept as long as `retention` says: 30 days, unless told. Files of runs are kept
-    in the folder `data`: beside the SQLite file, or in this folder, unless told. With
-    `mirror`, the state of every run is also written there, as `runs/<run id>.json`. With a
-    `redis_url` other instances are told at once what is new, instead of finding it. A `clock`
-    takes the place of the database's own; it is for tests (`headway.testing`).
+    On leaving the block no more runs start, and executing runs have `stop_wait_s` to end, or no
+    time if the block is left by an error. The others are handed over to another or later instance.
+
+    `retention` limits how long ended runs and their events are stored; the default is 30 days.
+    `data` is the folder for the files of runs; the default is `data` next to the SQLite file or in
+    this folder. `mirror` also writes the state of every run there, to `runs/<run id>.json`. With
+    `redis_url`, other instances are notified of changes at once instead of finding them by polling.
+    `clock` replaces the database's clock in tests (`headway.testing`).
 
     The time limits default to the settings of the same names. `lane_limits` replaces the setting
     `lanes`: it maps the name of a lane to the number of runs that may run at once.
@@ -109,8 +106,7 @@ class Headway:
         self._durability: Durability = durability or settings.durability
         check_seconds(stop_wait_s, field="stop_wait_s")
         self._stop_wait_s = stop_wait_s
-        self._timeouts = _merge_timeouts(
-            settings,
+        self._timeouts = settings.merge_timeouts(
             execution_timeout_s=execution_timeout_s,
             permission_timeout_s=permission_timeout_s,
             lease_ttl_s=lease_ttl_s,
@@ -118,7 +114,7 @@ class Headway:
             sse_ping_interval_s=sse_ping_interval_s,
         )
         self._lease_ttl_s = self._timeouts.lease_ttl_s
-        self._lane_limits = None if lane_limits is None else _check_lane_limits(lane_limits)
+        self._lane_limits = None if lane_limits is None else check_lane_limits(lane_limits)
         self._retention = retention or Retention()
         self._data_dir = settings.data if data is None else str(data)
         self._has_mirror = settings.mirror if mirror is None else mirror
@@ -131,9 +127,9 @@ class Headway:
         self._store: SqlStore | None = None
         self._engine: Engine | None = None
         self.hint_relay: HintRelay | None = None
-        """How other instances reach what this one executes; None without Redis, and before."""
+        """Exchanges hints with other instances. None without Redis, and before `async with`."""
         self.flows = Flows(self._ids, self._jobs, self.run)
-        """Graphs as data: publish them, start tasks of them, steer those."""
+        """Flows: publish their definitions, start tasks of them, and control the tasks."""
 
     @overload
     def job(self, function: F, /) -> F: ...
@@ -152,27 +148,27 @@ class Headway:
         recovery: Recovery | str = Recovery.RESUME,
     ) -> Callable[[F], F]: ...
 
-    def job(  # type: ignore[misc]  # F, which only the answer has, cannot be bound here.
+    def job(  # type: ignore[misc]  # F occurs only in the return type and cannot be bound here.
         self, function: JobFunction | None = None, /, **options: Any
     ) -> Any:
         """Register a function as a job, under its own name unless `name` is given.
 
-        An `async def` runs in the event loop, a plain `def` in a thread of its own. Its first
-        parameter is the context; the others are the job's parameters, and their annotations are
-        what submissions are checked against. After a failure it is tried again up to `retries`
-        times, with `backoff` in between. `recovery="fail"`: when its process dies, the run fails
-        instead of going on elsewhere from the last checkpoint.
+        An `async def` runs in the event loop, a plain `def` in its own thread. Its first parameter
+        is the context; the others are the job's parameters. Submissions are validated against their
+        annotations. A failed run is retried up to `retries` times, with `backoff` in between. With
+        `recovery="fail"` the run fails if its process is lost, instead of continuing in another
+        process from the last checkpoint.
 
         `timeout_s` limits how long a run may take. The default is the setting
         `execution_timeout_s` (1,800 s); None means no limit.
 
-        `concurrency`: at most so many runs of this job at once, over all processes. The job then
-        has a lane of its own, `job:<name>`, until somebody sets that lane's limit by hand.
+        `concurrency` limits how many runs of this job may run at once, over all processes. The job
+        then has its own lane, `job:<name>`. A limit that a person sets for that lane overrides it.
         """
 
         def register(function: F) -> F:
-            usual_s = self._timeouts.execution_timeout_s
-            job = build_job(function, default_timeout_s=usual_s, **options)
+            default_s = self._timeouts.execution_timeout_s
+            job = build_job(function, default_timeout_s=default_s, **options)
             if job.name in self._jobs:
                 raise InvalidInput("job", f"{job.name!r} is registered twice")
             self._jobs[job.name] = job
@@ -191,10 +187,10 @@ class Headway:
         missed: MissedPolicy | str = MissedPolicy.SKIP,
         name: str | None = None,
     ) -> None:
-        """Run `job` at each slot of a cron expression; register it before `async with`.
+        """Run `job` at each slot of a cron expression. Call this before `async with`.
 
-        The schedule is called after its job, and its runs have its name as their key, unless told:
-        a slot that comes while an earlier run is active is recorded as `rejected`.
+        `name` defaults to the name of the job, and `key`, the key of its runs, to `name`. A slot
+        that is due while an earlier run of the key is active is recorded as `rejected`.
         """
         if self._store is not None:
             raise RuntimeError("register schedules before `async with`")
@@ -210,12 +206,12 @@ class Headway:
         )
 
     def schema(self, job: str | JobFunction) -> dict[str, Any]:
-        """A JSON Schema of the job's parameters."""
+        """Return a JSON Schema of the job's parameters."""
         return find_job(self._jobs, job).parameters.schema()
 
     @property
     def retention(self) -> Retention:
-        """How long what is over is kept."""
+        """How long ended runs and other old rows are stored."""
         return self._retention
 
     @property
@@ -225,78 +221,84 @@ class Headway:
 
     @property
     def store(self) -> SqlStore:
-        """What is underneath: every command and every reader."""
+        """The store and its readers. Raise RuntimeError outside `async with`."""
         if self._store is None:
             raise RuntimeError("use `async with` on Headway before you start runs")
         return self._store
 
     @property
     def urls(self) -> Sequence[str]:
-        """Where its database is; they may hold a password."""
+        """The addresses of the database. They may contain a password."""
         return self._urls
 
     @property
     def ids(self) -> IdSource:
-        """Names that nobody has used before."""
+        """The source of new unique ids."""
         return self._ids
 
     @property
     def jobs(self) -> Mapping[str, Job]:
-        """What is registered, by name."""
+        """The registered jobs by name, without headway's internal ones."""
         return {name: job for name, job in self._jobs.items() if not is_internal_job(name)}
 
     @property
     def schedules(self) -> Mapping[str, Schedule]:
-        """What is registered, by name."""
+        """The registered schedules by name."""
         return self._schedules
 
     @property
     def lanes(self) -> LaneSettings:
-        """The lanes of this database: see them, set their limits, clear them."""
+        """The lanes of this database: list them, set their limits, clear their queues."""
         store = self.store
         return LaneSettings(store, store.runs, self._wait_for_active)
 
     async def _wait_for_active(self, timeout_s: float) -> bool:
-        """Return at once: without an engine this process executes nothing."""
+        """Return whether the runs executed here ended in time. Without an engine there are none."""
         return self._engine is None or await self._engine.wait_for_active(timeout_s)
 
     @property
     def active(self) -> ActiveRuns:
-        """The active run of a key, on whichever instance: speak to it, stop it, await its end."""
+        """The active runs by key, on any instance: message them, stop them, wait for their end."""
         return ActiveRuns(self.store, self.store.runs, self.store.events, self._watcher)
 
     @property
     def workers(self) -> Workers:
-        """The registry of workers, which do what flows ask for."""
+        """The registry of the workers that execute services for flows."""
         return self.flows.services.workers
 
     @property
     def keys(self) -> Keys:
-        """What people have saved for the next run of a key."""
+        """The saved rows of keys: the job and parameters of each key's next run."""
         return Keys(self.store, self.store.runs, self._jobs)
 
     def run(self, run_id: str) -> RunHandle:
-        """A handle to a run that was started before, by whomever."""
-        own, news = self.store, self._watcher
-        return RunHandle(RunId(run_id), store=own, runs=own.runs, events=own.events, watcher=news)
-
-    async def explain(self, run_id: str) -> Explanation:
-        """Why the run does not move, who holds it, and what would free it."""
-        return await self.flows.refine_explanation(
-            await explain_run(self.store.runs, RunId(run_id))
+        """Return a handle to an existing run, also one that another process has started."""
+        store, watcher = self.store, self._watcher
+        return RunHandle(
+            RunId(run_id), store=store, runs=store.runs, events=store.events, watcher=watcher
         )
 
+    async def explain(self, run_id: str) -> Explanation:
+        """Explain the state of a run: the reason for it, the holder, and the next step to take.
+
+        Raise RunNotFound if there is no such run, or it was pruned.
+        """
+        reader = self.store.runs
+        situation = await reader.situation(RunId(run_id))
+        if situation is None:
+            raise RunNotFound(RunId(run_id))
+        return await self.flows.refine_explanation(explain(situation, await reader.now()))
+
     async def doctor(self) -> Examination:
-        """Check the promises on the whole database, while it is in use; changes nothing."""
+        """Check all invariants on the whole database. It may be in use, and nothing is changed."""
         return await run_doctor(self.store.doctor, self._clock or SystemClock())
 
     async def wait_for_signal(self) -> str:
-        """Work on until Ctrl-C or SIGTERM comes; the signal's name. Then leave `async with`.
+        """Wait for Ctrl-C or SIGTERM, and return the signal's name. Then leave `async with`.
 
-        Call it in the main thread. A second signal acts as it would without headway. SIGHUP
-        reloads the configuration.
+        Main thread only. A second signal has its default effect. SIGHUP reloads the configuration.
         """
-        _ = self.store  # Says so when there is nothing at work that could be waited for.
+        _ = self.store  # Raises outside `async with`.
         async with self.reload_on_hangup():
             name = (await wait_for_stop_signal()).name
             self.note_stop()
@@ -345,16 +347,17 @@ class Headway:
         idempotency_key: str | None = None,
         by: str = "",
     ) -> RunHandle:
-        """Accept a run, durably; when this returns, it will not be lost.
+        """Submit a run. It is stored durably when this returns.
 
-        `job` is the name of a registered job, or its function.
-        A run without a key is its own key. Without `params` it takes those that were saved for the
-        key and this job, or the job's defaults. Lane and timeouts default to those of the job;
-        `timeout_s=None` means no limit.
-        With the same `idempotency_key` the same run is answered, however often it is submitted.
-        KeyBusy: the key has an active run, and the policy is `reject`. RevisionConflict: what was
-        saved changed at this very moment. OutputExists: a run that starts would meet files of
-        earlier ones, and `on_existing_output` does not say `replace`, `archive` (pack them) or `delete`.
+        `job` is the name of a registered job, or its function. The key of a run without `key` is
+        its id. Without `params` the run has the parameters that were saved for its key and job, or
+        else the job's defaults. Lane and timeouts default to those of the job; `timeout_s=None`
+        means no limit. Submissions with the same `idempotency_key` return the same run.
+
+        Raise KeyBusy if the key has an active run and `on_conflict` is `reject`. Raise
+        RevisionConflict if the saved parameters changed during the submission. Raise OutputExists
+        if the key has files of earlier runs and `on_existing_output` is not set; it can be
+        `replace`, `archive` or `delete`.
         """
         store, registered = self.store, find_job(self._jobs, job)
         await self._job_lanes.propose_limits([registered])
@@ -376,9 +379,11 @@ class Headway:
         return await self.submit_command(submission)
 
     async def submit_command(self, submission: Submit) -> RunHandle:
-        """`submit` what is ready to be decided, for faces that have made it themselves."""
-        own, news = self.store, self._watcher
-        return await submit_run(own, submission, runs=own.runs, events=own.events, watcher=news)
+        """Submit a command that the caller has built, as the HTTP API does."""
+        store = self.store
+        return await submit_run(
+            store, submission, runs=store.runs, events=store.events, watcher=self._watcher
+        )
 
     async def start(
         self,
@@ -388,7 +393,7 @@ class Headway:
         params: dict[str, Any] | None = None,
         **more: Any,
     ) -> RunHandle:
-        """`submit` a run that begins afresh."""
+        """Submit a run that starts from the beginning."""
         return await self.submit(job, key=key, params=params, mode=RunMode.START, **more)
 
     async def continue_(
@@ -399,14 +404,14 @@ class Headway:
         params: dict[str, Any] | None = None,
         **more: Any,
     ) -> RunHandle:
-        """`submit` a run that goes on from the last checkpoint of its key."""
+        """Submit a run that continues from the last checkpoint of its key."""
         return await self.submit(job, key=key, params=params, mode=RunMode.CONTINUE, **more)
 
     @asynccontextmanager
     async def without_engine(self) -> AsyncIterator[Self]:
-        """Inside it everything can be seen and asked for, and nothing is executed in this process.
+        """Open the database without an engine: read and submit, but execute nothing here.
 
-        The schema must be there: SchemaMismatch, and nothing is made.
+        Raise SchemaMismatch if the database does not have the current schema. It is not created.
         """
         self._check_not_open()
         await check_database(self._urls)
@@ -417,8 +422,8 @@ class Headway:
             self._job_lanes = JobLanes(store)
             clock = self._clock or SystemClock()
             opened.push_async_callback(self.flows.close)
-            desk = build_flow_services(store, clock, self.flows.functions, self._make_client)
-            await self.flows.open(desk)
+            services = build_flow_services(store, clock, self.flows.functions, self._make_client)
+            await self.flows.open(services)
             yield self
 
     async def __aenter__(self) -> Self:
@@ -435,19 +440,19 @@ class Headway:
             opened.callback(life_lock.release)
             folder = data_folder(self._urls, self._data_dir)
             self._output = output = Output(store, store.runs, store.files, folder)
-            if self._has_mirror:  # Left after the engine, so that it shows how all ended.
+            if self._has_mirror:  # Closed after the engine, so that it has the final states.
                 mirror = Mirror(store, store.runs, store.events, MirrorFolder(folder.root))
                 await opened.enter_async_context(mirror)
-            # Left after the engine: a lease goes only when its run has come to its end here.
-            reach = self.hint_relay = await opened.enter_async_context(
+            # Closed after the engine: a lease is released only when its run has ended here.
+            hint_relay = self.hint_relay = await opened.enter_async_context(
                 open_hint_relay(
                     self._redis_url, store, self._timeouts, lease_ttl_s=self._lease_ttl_s
                 )
             )
-            desk = build_flow_services(store, clock, self.flows.functions, self._make_client)
+            services = build_flow_services(store, clock, self.flows.functions, self._make_client)
             opened.push_async_callback(self.flows.close)
-            await self.flows.open(desk)
-            keeper = Pruner(store, store.runs, store.events, store.workers, self._retention)
+            await self.flows.open(services)
+            pruner = Pruner(store, store.runs, store.events, store.workers, self._retention)
             self._engine = Engine(
                 store,
                 store.runs,
@@ -457,17 +462,17 @@ class Headway:
                 stop_wait_s=self._stop_wait_s,
                 lease_ttl_s=self._lease_ttl_s,
                 life_lock=life_lock,
-                prune=keeper.prune,
+                prune=pruner.prune,
                 discover_jobs=self.flows.refresh,
                 output=output,
-                on_start=None if reach is None else reach.note_started,
+                on_start=None if hint_relay is None else hint_relay.note_started,
                 timeouts=self._timeouts,
             )
-            if reach is not None:
-                reach.set_poll_runs(self._engine.poll_runs)
+            if hint_relay is not None:
+                hint_relay.set_poll_runs(self._engine.poll_runs)
             await opened.enter_async_context(self._engine)
             schedules = list(self._schedules.values())
-            # Left before the engine, so that nothing is fired for an engine that stops.
+            # Closed before the engine, so that no schedule fires while the engine stops.
             await opened.enter_async_context(Scheduler(store, self._ids, clock, schedules))
             self._exit_stack = opened.pop_all()
         return self
@@ -492,16 +497,4 @@ class Headway:
 
     def _check_not_open(self) -> None:
         if self._store is not None:
-            raise RuntimeError("this Headway is open already; make another one")
-
-
-def _check_lane_limits(lane_limits: Mapping[str, int]) -> dict[LaneName, int]:
-    """Return the limits by trimmed lane name. Raise InvalidInput if one is invalid."""
-    given = tuple((LaneName(name), limit) for name, limit in lane_limits.items())
-    return dict(ConfigureLanes(given).limits)
-
-
-def _merge_timeouts(settings: Settings, **given: float | None) -> Timeouts:
-    """Return the time limits: the given ones, and the settings for the others."""
-    configured = asdict(settings.timeouts)
-    return Timeouts(**configured | {name: s for name, s in given.items() if s is not None})
+            raise RuntimeError("this Headway is already open; create another one")

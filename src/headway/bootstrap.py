@@ -1,4 +1,4 @@
-"""The only file that builds adapters and hands them to services."""
+"""The composition root: the only module that builds adapters and passes them to services."""
 
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -6,6 +6,8 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
+
+from pydantic import SecretStr
 
 from headway.adapters.files.folder import DataFolder
 from headway.adapters.files.mirror_directory import MirrorFolder
@@ -26,7 +28,7 @@ from headway.core.errors import ConfigurationError
 from headway.core.timeouts import Timeouts
 from headway.ports.clock import Clock
 from headway.ports.runtime_store import RuntimeLimits, RuntimeStore
-from headway.ports.worker_client import WorkerClient
+from headway.ports.workers import WorkerClient
 from headway.services.engine.hint_relay import HintRelay
 from headway.services.flow.definition_cache import DefinitionCache
 from headway.services.flow.driver import FlowServices
@@ -60,9 +62,10 @@ __all__ = [
 
 
 def build_life_lock(urls: Sequence[str], store: SqlStore) -> FileLifeLock:
-    """The lock of this process, where others on the same database will look for it.
+    """Return the life lock of this process, in the folder where other processes check it.
 
-    Beside a SQLite file, which all who use it can reach; else in this user's folder on this host.
+    For SQLite that is the folder of the database file, which every process that uses it can reach.
+    For other databases it is this user's runtime folder on this host.
     """
     address = parse_addresses(urls)[0]
     if address.is_memory:
@@ -77,21 +80,24 @@ def build_life_lock(urls: Sequence[str], store: SqlStore) -> FileLifeLock:
 
 
 def data_folder(urls: Sequence[str], data: str | None) -> DataFolder:
-    """The data directory `data`, or else `data` beside the SQLite file, or in this folder."""
+    """Return the data folder: `data`, or else `data` next to the SQLite file or in this folder."""
     if data is not None:
         return DataFolder(Path(data))
     file = parse_addresses(urls)[0].file
     return DataFolder((Path() if file is None else file.parent) / "data")
 
 
-def worker_client_factory(networks: Sequence[str], token: str | None) -> Callable[[], WorkerClient]:
-    """What makes a client for workers, which may be in `networks`, and on this host."""
+def worker_client_factory(
+    networks: Sequence[str], token: SecretStr | None
+) -> Callable[[], WorkerClient]:
+    """Return a factory of clients for workers in `networks` and on this host."""
 
     def make_client() -> WorkerClient:
-        # Only here: it is slow to import, and many programs have no workers.
+        # Imported here because it is slow to import and many programs have no workers.
         from headway.adapters.http.aiohttp_worker_client import HttpWorkerClient  # noqa: PLC0415
 
-        return HttpWorkerClient(networks, token=token)
+        secret = None if token is None else token.get_secret_value()
+        return HttpWorkerClient(networks, token=secret)
 
     return make_client
 
@@ -102,7 +108,7 @@ def build_flow_services(
     functions: Functions,
     make_client: Callable[[], WorkerClient],
 ) -> FlowServices:
-    """What drivers of flow tasks work with."""
+    """Return the services that drivers of flow tasks use."""
     flow_clock = FlowClock(clock)
     return FlowServices(
         store=store,
@@ -116,7 +122,7 @@ def build_flow_services(
 
 
 def display_urls(urls: Sequence[str]) -> str:
-    """Which database that is, for people: without passwords, and a file with its whole path."""
+    """Return the addresses for display: without passwords, a file with its absolute path."""
     return ", ".join(
         address.display if address.file is None else f"sqlite:///{address.file.absolute()}"
         for address in parse_addresses(urls)
@@ -124,13 +130,13 @@ def display_urls(urls: Sequence[str]) -> str:
 
 
 def missing_sqlite_file(urls: Sequence[str]) -> Path | None:
-    """The whole path of the SQLite file that these name, if there is no such file."""
+    """Return the absolute path of the SQLite file if it does not exist, else None."""
     file = parse_addresses(urls)[0].file
     return None if file is None or file.exists() else file.absolute()
 
 
 async def upgrade_database(urls: Sequence[str]) -> str:
-    """Bring the schema to this program's version; the version that is there then."""
+    """Upgrade the schema to the version of this program, and return the resulting version."""
     addresses = parse_addresses(urls)
     database = Database(addresses, durability="process")
     try:
@@ -140,7 +146,7 @@ async def upgrade_database(urls: Sequence[str]) -> str:
 
 
 async def check_database(urls: Sequence[str]) -> str:
-    """The schema's version, if the program can work with it; changes nothing."""
+    """Return the version of the schema. Raise SchemaMismatch if it is not this program's."""
     addresses = parse_addresses(urls)
     database = Database(addresses, durability="process")
     try:
@@ -150,7 +156,10 @@ async def check_database(urls: Sequence[str]) -> str:
 
 
 async def accept_primary(urls: Sequence[str]) -> AcceptedPrimary:
-    """Make every process use the node that accepts writes now, even if it lacks commits."""
+    """Make every process use the node that accepts writes now, even if it lacks commits.
+
+    Raise ConfigurationError on SQLite, which has no failover.
+    """
     addresses = parse_addresses(urls)
     if addresses[0].driver == "sqlite":
         raise ConfigurationError(
@@ -168,7 +177,7 @@ class Readers:
 
 @asynccontextmanager
 async def open_readers(urls: Sequence[str]) -> AsyncIterator[Readers]:
-    """Look at a database without a writer: whatever is done with it, nothing is changed."""
+    """Open a database for reading only. No writer is started, so nothing can be changed."""
     addresses = parse_addresses(urls)
     database = Database(addresses, durability="process")
     try:
@@ -181,22 +190,22 @@ async def open_readers(urls: Sequence[str]) -> AsyncIterator[Readers]:
 
 @asynccontextmanager
 async def open_runtime_store(
-    redis_url: str | None, terms: RuntimeLimits | None = None
+    redis_url: str | None, limits: RuntimeLimits | None = None
 ) -> AsyncIterator[RuntimeStore]:
-    """The one in Redis, or without an address the one of this process.
+    """Open the runtime store in Redis, or without an address one in this process's memory.
 
-    Connects when it is used: a server that is away at the start is no reason not to start.
+    It connects on first use, so that the program starts even if Redis is unavailable.
     """
     if redis_url is None:
-        yield MemoryRuntimeStore(terms)
+        yield MemoryRuntimeStore(limits)
         return
-    # Only here: it is slow to import, and an extra that may not be installed.
+    # Imported here because it is slow to import and its extra may not be installed.
     from headway.adapters.redis.address import parse_redis_url  # noqa: PLC0415
 
     address = parse_redis_url(redis_url, setting="HEADWAY_REDIS_URL")
     from headway.adapters.redis.redis_runtime_store import RedisRuntimeStore  # noqa: PLC0415
 
-    store = RedisRuntimeStore(address, terms)
+    store = RedisRuntimeStore(address, limits)
     try:
         yield store
     finally:
@@ -207,17 +216,20 @@ async def open_runtime_store(
 async def open_hint_relay(
     redis_url: str | None, store: SqlStore, timeouts: Timeouts, *, lease_ttl_s: float
 ) -> AsyncIterator[HintRelay | None]:
-    """None without Redis: one process needs nobody to tell it what it has done itself."""
+    """Open the relay of hints between instances. Yield None without Redis.
+
+    A process needs no relay for its own changes.
+    """
     if redis_url is None:
         yield None
         return
-    terms = RuntimeLimits(
+    limits = RuntimeLimits(
         lease_ttl_s=lease_ttl_s,
         permission_timeout_s=timeouts.permission_timeout_s,
         execution_timeout_s=timeouts.execution_timeout_s,
     )
     async with (
-        open_runtime_store(redis_url, terms) as runtime,
-        HintRelay(runtime, store, store.runs, lease_ttl_s=lease_ttl_s) as reach,
+        open_runtime_store(redis_url, limits) as runtime,
+        HintRelay(runtime, store, store.runs, lease_ttl_s=lease_ttl_s) as hint_relay,
     ):
-        yield reach
+        yield hint_relay

@@ -1,9 +1,10 @@
-"""The one way in which headway logs: a constant event, and its fields, as text and as attributes.
+"""Structured logging: a constant event name and its fields, as text and as record attributes.
 
-`log.info("run_claimed", extra={"run_id": "r1"})` reads `run_claimed run_id=r1` under any handler.
-Whoever keeps records apart finds `record.event` and `record.run_id`.
+`log.info("run_claimed", extra={"run_id": "r1"})` is logged as `run_claimed run_id=r1` by any
+handler. Handlers that store fields separately use `record.event` and `record.run_id`.
 
-What is executed sets `about`: whatever is logged meanwhile, by whomever, is of that run.
+An execution sets `log_context`, so that everything logged during it, also by the job's own code and
+other libraries, can be attributed to its run.
 """
 
 import logging
@@ -13,14 +14,14 @@ from contextvars import ContextVar
 from types import MappingProxyType
 from typing import Any, Final
 
-# Beside these a value is shown in quotes, so that it is plain where it begins and ends.
+# A value that contains one of these is quoted, so that its start and end are unambiguous.
 _SEPARATORS: Final = frozenset(" =\"'\\")
 HIDDEN: Final = "(secret)"
 SECRET_NAME_PATTERN: Final = (
-    r"(?:authorization|cookie|passphrase|password|passwd|secret|token"
+    r"(?:authorization|cookie|passphrase|password|passwd|secret|token"  # noqa: S105  # A pattern.
     r"|(?:access|api|private|secret)[_-]?key)"
 )
-"""How the name of a secret ends, in any case: `db_password` is one, `token_count` is none."""
+"""The end of a secret's name, in any case: matches `db_password` but not `token_count`."""
 _SECRET_NAME: Final = re.compile(rf"(?i){SECRET_NAME_PATTERN}\Z")
 # Common forms: `Authorization: Bearer …`, `db_password=…`, `"token": "…"`.
 _NAMED_SECRET: Final = re.compile(
@@ -29,13 +30,15 @@ _NAMED_SECRET: Final = re.compile(
 )
 _NO_FIELDS: Final[Mapping[str, str]] = MappingProxyType({})
 
-log_context: Final[ContextVar[Mapping[str, str]]] = ContextVar("about", default=_NO_FIELDS)
-"""Fields of what is going on in this context, such as `run_id`, `key` and `job`."""
+log_context: Final[ContextVar[Mapping[str, str]]] = ContextVar("log_context", default=_NO_FIELDS)
+"""Fields of the execution in this context, such as `run_id`, `key` and `job`."""
 
 
 class EventLog(logging.LoggerAdapter[logging.Logger]):
-    """Says `extra` in words too: what could forge a line or move a cursor is escaped, and what
-    has the name of a secret is not said (S4).
+    """Appends the fields of `extra` to the message.
+
+    Control characters, which could forge a log line or move a terminal's cursor, are escaped.
+    Values under the name of a secret are hidden (S4).
     """
 
     def process(
@@ -53,12 +56,12 @@ def event_log(name: str) -> EventLog:
 
 
 def hide_named_secrets(text: str) -> str:
-    """Replace every value in `text` that is written beside the name of a secret."""
+    """Replace every value in `text` that follows the name of a secret."""
     return _NAMED_SECRET.sub(rf"\1\2{HIDDEN}", text)
 
 
 def is_secret(name: str, value: object) -> bool:
-    """By its name; a yes or a no, or nothing at all, is none."""
+    """Return whether `name` is that of a secret. A bool or None is never a secret."""
     return not (value is None or isinstance(value, bool)) and bool(_SECRET_NAME.search(name))
 
 

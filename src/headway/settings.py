@@ -1,15 +1,17 @@
-"""Configuration, parsed and checked once: secrets of a container, `HEADWAY_*` variables, or
-`headway.toml`, or nothing.
+"""The settings of a process, parsed and validated once.
 
-The names by which the first flow centre was configured are understood besides (R5.13).
+A setting is taken from the first source that has it: a secret file of the container, a `HEADWAY_*`
+environment variable, a legacy variable of the first flow center (R5.13), `headway.toml`, or its
+default.
 """
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Final, Literal
 
-from pydantic import ValidationError, field_validator, model_validator
+from pydantic import SecretStr, ValidationError, field_validator, model_validator
 from pydantic_core import ErrorDetails
 from pydantic_settings import (
     BaseSettings,
@@ -20,7 +22,7 @@ from pydantic_settings import (
     TomlConfigSettingsSource,
 )
 
-from headway.core.command.admin.set_lane import ConfigureLanes
+from headway.core.command.admin.lane_limits import ConfigureLanes
 from headway.core.errors import ConfigurationError, InvalidInput
 from headway.core.ids import LaneName
 from headway.core.timeouts import (
@@ -35,99 +37,103 @@ from headway.core.timeouts import (
 PREFIX: Final = "HEADWAY_"
 FILE_NAME: Final = "headway.toml"
 SECRETS_FOLDER: Final = Path("/run/secrets")
-"""Where Docker and its like put secrets: a file for each, such as `headway_token`.
+"""The folder in which Docker mounts secrets, one file per secret, such as `headway_token`.
 
-They win over variables, some of which an image sets for those who give nothing.
+Secrets override environment variables, because an image sets some variables as defaults.
 """
-# Read by our own tests and tools, not by the program.
+# Variables for headway's tests and tools. The program does not read them.
 IGNORED_PREFIXES: Final = (f"{PREFIX}TEST_",)
-# As programs of the first flow centre are told; headway's own variables win over them.
+# Variables of the first flow center. The HEADWAY_* variables override them.
 LEGACY_VARIABLES: Final = {"url": "SCHEDULER_BASE", "database_url": "SCHEDULER_DB"}
 
 
 class Settings(BaseSettings):
+    """The settings. A field of type `SecretStr` is never shown, neither by `repr` nor in logs."""
+
     model_config = SettingsConfigDict(
         env_prefix=PREFIX, toml_file=FILE_NAME, extra="forbid", frozen=True
     )
 
     database_url: str | None = None
-    """Where runs are kept. Nothing configured: `headway.db` in this folder."""
+    """The database that stores runs. Default: the SQLite file `headway.db` in this folder."""
     database_urls: Annotated[tuple[str, ...], NoDecode] = ()
-    """Several addresses of one cluster, the primary first; separated by blanks."""
+    """Several addresses of one cluster, the primary first, separated by spaces."""
     durability: Literal["process", "power"] = "process"
-    """What a commit survives on SQLite: the end of the process, or also a power cut."""
+    """The failure that a commit on SQLite survives: the end of the process, or also a power cut."""
     redis_url: str | None = None
-    """Where instances tell each other what is new. Nothing configured: by the database alone."""
+    """The Redis server over which instances exchange hints. Default: they poll the database."""
 
     data: str | None = None
-    """Where runs keep their files. Nothing configured: `data` beside the SQLite file, or here."""
+    """The folder for the files of runs. Default: `data` next to the SQLite file, or here."""
 
     mirror: bool = False
-    """Whether every run's state is also written to a file, `runs/<run id>.json` in `data`."""
+    """Write the state of every run also to `runs/<run id>.json` in `data`."""
 
     app: str | None = None
-    """Where the jobs are, as `module:name`: what `serve` serves, and what is submitted directly."""
+    """The jobs that `serve` and direct submissions use, as `module:name` of a Headway."""
     url: str | None = None
-    """The server that commands talk to. Nothing configured: they use the database themselves."""
+    """The server that commands use. Default: commands open the database themselves."""
     host: str = "127.0.0.1"
-    """Where the server listens; any address but loopback needs a token."""
+    """The address on which the server listens. Any address but loopback requires a token."""
     port: int = 8070
-    token: str | None = None
-    """What clients of the server must send, and what commands do send; it may do everything."""
-    tokens: Annotated[tuple[str, ...], NoDecode] = ()
-    """More, each as scope=secret or scope:name=secret (read, operate, worker), between blanks."""
+    token: SecretStr | None = None
+    """The token with full access. The server requires it, and commands send it."""
+    tokens: Annotated[tuple[SecretStr, ...], NoDecode] = ()
+    """More tokens, separated by spaces, each as `scope=secret` or `scope:name=secret`.
+
+    The scope is `read`, `operate` or `worker`.
+    """
     allowed_hosts: Annotated[tuple[str, ...], NoDecode] = ()
-    """Names by which the server may be called besides its own; separated by blanks."""
+    """Further host names that requests may use for this server, separated by spaces."""
     public_url: str | None = None
-    """Where browsers find the server when a proxy stands in front of it."""
+    """The address of the server as browsers use it, if a proxy is in front of it."""
 
     worker_networks: Annotated[tuple[str, ...], NoDecode] = ()
-    """Where workers may be besides this host: networks such as 10.0.0.0/8, separated by blanks."""
-    worker_token: str | None = None
-    """What workers are told by who calls them; one that others than this host reach demands it."""
+    """Networks in addition to this host that may contain workers, such as 10.0.0.0/8."""
+    worker_token: SecretStr | None = None
+    """Shared secret sent to workers. Required if a worker is reachable from other hosts."""
 
     execution_timeout_s: float = EXECUTION_TIMEOUT_S
     """How long a run may take if its job has no `timeout_s`."""
     permission_timeout_s: float = PERMISSION_TIMEOUT_S
-    """How long a question to a person stays open if the job sets no time."""
+    """How long an interrupt stays open if the job sets no time."""
     compaction_timeout_s: float = COMPACTION_TIMEOUT_S
     """How long one compaction of a run may take if the job sets no time."""
     lease_ttl_s: float = LEASE_TTL_S
-    """How long a silent instance counts as alive. It renews its lease every third of that."""
+    """How long an instance counts as alive without a renewal. It renews every third of that."""
     sse_ping_interval_s: float = SSE_PING_INTERVAL_S
-    """How long an event stream may be silent before the server sends a ping."""
+    """How long an event stream may be idle before the server sends a ping."""
     lanes: Annotated[dict[LaneName, int], NoDecode] = {}
-    """How many runs of a lane may run at once, by the lane's name; `main=5 cron=2` as a variable.
+    """How many runs of each lane may run at once. As a variable: `main=5 cron=2`.
 
-    It is applied at start and on reload. A limit that a person sets stays until this changes.
+    Applied at start and on reload. A limit that a person sets stays until this setting changes.
     """
 
     log_format: Literal["text", "json"] = "text"
-    """How `serve` and `worker` log: lines for people, or a JSON object on each line."""
+    """The format in which `serve` and `worker` log: text, or one JSON object per line."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"
-    """What is less than this is not logged."""
+    """The lowest level that is logged."""
 
     @model_validator(mode="before")
     @classmethod
     def _split_lists(cls, values: dict[str, object]) -> dict[str, object]:
         split = {}
         for name in ("database_urls", "tokens", "allowed_hosts", "worker_networks"):
-            given = values.get(name)
-            if isinstance(given, str):
-                split[name] = tuple(given.split())
+            value = values.get(name)
+            if isinstance(value, str):
+                split[name] = tuple(value.split())
         return values | split
 
     @field_validator("lanes", mode="before")
     @classmethod
-    def _read_lanes(cls, given: object) -> object:
-        limits = _parse_lanes(given) if isinstance(given, str) else given
+    def _read_lanes(cls, value: object) -> object:
+        limits = _parse_lanes(value) if isinstance(value, str) else value
         if not isinstance(limits, dict):
             raise ValueError("it should be a table of lanes and their limits")  # noqa: TRY004
         try:
-            checked = ConfigureLanes(tuple(limits.items()))
+            return check_lane_limits(limits)
         except InvalidInput as error:
             raise ValueError(str(error)) from None
-        return dict(checked.limits)
 
     @property
     def timeouts(self) -> Timeouts:
@@ -140,8 +146,14 @@ class Settings(BaseSettings):
             sse_ping_interval_s=self.sse_ping_interval_s,
         )
 
+    def merge_timeouts(self, **arguments: float | None) -> Timeouts:
+        """Return the time limits: the arguments that are not None, and settings for the rest."""
+        given = {name: seconds for name, seconds in arguments.items() if seconds is not None}
+        return Timeouts(**asdict(self.timeouts) | given)
+
     @property
     def urls(self) -> tuple[str, ...]:
+        """The addresses of the database, with the default applied."""
         return self.database_urls or (self.database_url or "sqlite:///headway.db",)
 
     @classmethod
@@ -153,47 +165,56 @@ class Settings(BaseSettings):
         dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003
         file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        first = InitSettingsSource(settings_cls, init_kwargs=_read_legacy_variables())
+        legacy = InitSettingsSource(settings_cls, init_kwargs=_read_legacy_variables())
         file = TomlConfigSettingsSource(settings_cls)
         secrets = InitSettingsSource(settings_cls, init_kwargs=_read_secrets())
-        return init_settings, secrets, env_settings, first, file
+        return init_settings, secrets, env_settings, legacy, file
+
+
+def check_lane_limits(limits: Mapping[str, int]) -> dict[LaneName, int]:
+    """Return the limits by trimmed lane name. Raise InvalidInput if one is invalid."""
+    pairs = tuple((LaneName(name), limit) for name, limit in limits.items())
+    return dict(ConfigureLanes(pairs).limits)
 
 
 def secret_file(name: str) -> Path | None:
-    """Where the secret is that is this setting; None: there is none, or none of ours."""
+    """Return the container's secret file for a setting. Return None if there is no such file."""
     file = SECRETS_FOLDER / f"{PREFIX}{name}".lower()
-    return file if os.path.isfile(file) else None  # It never raises.
+    return file if os.path.isfile(file) else None  # Unlike Path.is_file, this never raises.
 
 
 def _read_secrets() -> dict[str, object]:
-    said: dict[str, object] = {}
+    values: dict[str, object] = {}
     for name in Settings.model_fields:
         file = secret_file(name)
         if file is not None:
             try:
-                said[name] = file.read_text(encoding="utf-8").strip()
+                values[name] = file.read_text(encoding="utf-8").strip()
             except (OSError, UnicodeDecodeError) as error:
                 raise ConfigurationError(f"{file} cannot be read: {error}") from None
-    # To say one of these two is to say that the other is not meant, wherever that was said.
-    if "database_urls" in said:
-        said.setdefault("database_url", None)
-    elif "database_url" in said:
-        said["database_urls"] = ()
-    return said
+    # A secret for one of these two settings overrides the other one in all other sources.
+    if "database_urls" in values:
+        values.setdefault("database_url", None)
+    elif "database_url" in values:
+        values["database_urls"] = ()
+    return values
 
 
 def _read_legacy_variables() -> dict[str, str]:
-    """`SCHEDULER_BASE` is a server's address, `SCHEDULER_DB` a SQLite file or a database's URL."""
-    said = {name: os.environ.get(variable, "") for name, variable in LEGACY_VARIABLES.items()}
+    """Read SCHEDULER_BASE, a server's address, and SCHEDULER_DB, a SQLite file or a URL."""
+    values = {name: os.environ.get(variable, "") for name, variable in LEGACY_VARIABLES.items()}
     if f"{PREFIX}DATABASE_URLS" in os.environ:
-        said["database_url"] = ""
-    elif said["database_url"] and "://" not in said["database_url"]:
-        said["database_url"] = f"sqlite:///{said['database_url']}"
-    return {name: value for name, value in said.items() if value}
+        values["database_url"] = ""
+    elif values["database_url"] and "://" not in values["database_url"]:
+        values["database_url"] = f"sqlite:///{values['database_url']}"
+    return {name: value for name, value in values.items() if value}
 
 
 def load_settings() -> Settings:
-    """The settings, or ConfigurationError that names the variable or the key and what to do."""
+    """Return the settings of this process.
+
+    Raise ConfigurationError if a source is invalid. It names the variable, file or key.
+    """
     variables = {f"{PREFIX}{name.upper()}" for name in Settings.model_fields}
     for name in sorted(os.environ):
         if (
@@ -202,13 +223,14 @@ def load_settings() -> Settings:
             and not name.startswith(IGNORED_PREFIXES)
         ):
             raise ConfigurationError(
-                f"the environment variable {name} is unknown; known are {_join_sorted(variables)}"
+                f"the environment variable {name} is unknown; known variables:"
+                f" {_join_sorted(variables)}"
             )
     try:
         settings = Settings()
     except ValidationError as error:
         raise ConfigurationError(_explain_error(error.errors()[0])) from None
-    except ValueError as error:  # Not TOML at all.
+    except ValueError as error:  # The file is not valid TOML.
         raise ConfigurationError(f"{FILE_NAME} cannot be read: {error}") from None
     except OSError as error:
         raise ConfigurationError(f"{FILE_NAME} cannot be read: {error.strerror}") from None
@@ -221,30 +243,30 @@ def load_settings() -> Settings:
     return settings
 
 
-def _explain_error(fault: ErrorDetails) -> str:
-    """What is wrong with a setting, and where it was set. Its value may be secret."""
-    name = str(fault["loc"][0])
-    if fault["type"] == "extra_forbidden":
+def _explain_error(details: ErrorDetails) -> str:
+    """Describe an invalid setting and its source. The value is left out: it may be secret."""
+    name = str(details["loc"][0])
+    if details["type"] == "extra_forbidden":
         known = _join_sorted(Settings.model_fields)
-        return f"{FILE_NAME} has the unknown key {name!r}; known are {known}"
-    problem = fault["msg"].removeprefix("Value error, ").replace("Input", "it")
-    return f"{_setting_source(name)} cannot be used: {problem}"
+        return f"{FILE_NAME} has the unknown key {name!r}; known keys: {known}"
+    problem = details["msg"].removeprefix("Value error, ").replace("Input", "it")
+    return f"{_setting_source(name)} is invalid: {problem}"
 
 
 def _setting_source(name: str) -> str:
-    """Return the source of a setting: a secret's file, a variable or the configuration file."""
+    """Return the source of a setting: a secret file, a variable or the configuration file."""
     variable = f"{PREFIX}{name.upper()}"
-    place = variable if variable in os.environ else f"{name} in {FILE_NAME}"
-    return str(secret_file(name) or place)
+    source = variable if variable in os.environ else f"{name} in {FILE_NAME}"
+    return str(secret_file(name) or source)
 
 
 def _parse_lanes(text: str) -> dict[str, int]:
     """Parse `main=5 cron=2`, the form of the environment variable."""
     limits: dict[str, int] = {}
-    for word in text.split():
-        name, _, limit = word.rpartition("=")
+    for item in text.split():
+        name, _, limit = item.rpartition("=")
         if not name or not limit.isdecimal():
-            raise ValueError(f"{word!r} should be a lane and its limit, such as main=5")
+            raise ValueError(f"{item!r} should be a lane and its limit, such as main=5")
         if name in limits:
             raise ValueError(f"the lane {name!r} is named twice; keep one of them")
         limits[name] = int(limit)

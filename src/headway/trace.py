@@ -1,8 +1,9 @@
-"""Traces: the one that a run belongs to, and spans for whoever has OpenTelemetry at work.
+"""Trace context propagation, and spans for programs that use OpenTelemetry.
 
-Nothing is imported here. A program that wants spans has imported OpenTelemetry's SDK and set a
-tracer provider; any other pays for one look. The trace of a run is kept and passed on in either
-case: it comes with whoever submits, is stored with the run, and goes with every call to a worker.
+OpenTelemetry is not imported here. Spans are recorded only if the program itself has imported its
+SDK and set a tracer provider; without one, each span costs a lookup in `sys.modules`. The trace
+context is propagated in either case: it is taken from the submitter, stored with the run, and sent
+with every call to a worker.
 """
 
 import re
@@ -14,7 +15,7 @@ from types import TracebackType
 from typing import Any, Final, Self
 
 TRACEPARENT: Final = "traceparent"
-"""The header, as W3C Trace Context has it."""
+"""The name of the header that W3C Trace Context defines."""
 _TRACEPARENT_PATTERN: Final = re.compile(
     r"(?!ff)[0-9a-f]{2}-((?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2})"
 )
@@ -24,29 +25,29 @@ _adopted: Final[ContextVar[str | None]] = ContextVar("adopted", default=None)
 
 
 def adopt_trace(traceparent: str | None) -> None:
-    """What is done in this context from here on belongs there; words that are no trace to none."""
-    found = None if traceparent is None else _TRACEPARENT_PATTERN.fullmatch(traceparent.strip())
-    _adopted.set(None if found is None else f"00-{found[1]}")
+    """Adopt `traceparent` for this context. An invalid value clears it."""
+    match = None if traceparent is None else _TRACEPARENT_PATTERN.fullmatch(traceparent.strip())
+    _adopted.set(None if match is None else f"00-{match[1]}")
 
 
 def current_trace() -> str | None:
-    """Where something that is begun here belongs: to the span at work, or to what was adopted."""
+    """Return the `traceparent` for new work: of the current span, or else the adopted one."""
     api = _otel_api()
     if api is not None:
-        within = api.get_current_span().get_span_context()
-        if within.is_valid:
-            return f"00-{within.trace_id:032x}-{within.span_id:016x}-{within.trace_flags:02x}"
+        span = api.get_current_span().get_span_context()
+        if span.is_valid:
+            return f"00-{span.trace_id:032x}-{span.span_id:016x}-{span.trace_flags:02x}"
     return _adopted.get()
 
 
 def trace_headers() -> dict[str, str]:
-    """For a request to somebody who works for us."""
+    """Return the trace header for a request to a worker, or no header without a trace."""
     traceparent = current_trace()
     return {} if traceparent is None else {TRACEPARENT: traceparent}
 
 
 class Span:
-    """A stretch of work, from `with` to its end: nothing at all when nobody listens."""
+    """A context manager around one piece of work. This base class records nothing."""
 
     def __enter__(self) -> Self:
         return self
@@ -57,42 +58,42 @@ class Span:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        """It ends."""
+        """End the span."""
 
     def fail(self, reason: str) -> None:
-        """It has not done what it was to do."""
+        """Mark the span as failed."""
 
 
-def open_adopted_span(name: str, traceparent: str | None, about: Mapping[str, str | int]) -> Span:
-    """Work for somebody else, who has said where it belongs; adopts that."""
+def open_adopted_span(name: str, traceparent: str | None, fields: Mapping[str, str | int]) -> Span:
+    """Adopt `traceparent` and return a consumer span for work requested elsewhere."""
     adopt_trace(traceparent)
     api = _otel_api()
     if api is None:
         return _NO_SPAN
-    within = api.set_span_in_context(_remote_span(api, _adopted.get()))
-    return _RecordedSpan(api, name, api.SpanKind.CONSUMER, within, about)
+    parent = api.set_span_in_context(_remote_span(api, _adopted.get()))
+    return _RecordedSpan(api, name, api.SpanKind.CONSUMER, parent, fields)
 
 
-def open_client_span(name: str, about: Mapping[str, str | int]) -> Span:
-    """A call to somebody else, within what goes on here."""
+def open_client_span(name: str, fields: Mapping[str, str | int]) -> Span:
+    """Return a client span for a call to another program, as a child of the current span."""
     api = _otel_api()
-    return _NO_SPAN if api is None else _RecordedSpan(api, name, api.SpanKind.CLIENT, None, about)
+    return _NO_SPAN if api is None else _RecordedSpan(api, name, api.SpanKind.CLIENT, None, fields)
 
 
 class _RecordedSpan(Span):
     def __init__(
-        self, api: Any, name: str, kind: Any, within: Any, about: Mapping[str, str | int]
+        self, api: Any, name: str, kind: Any, parent: Any, fields: Mapping[str, str | int]
     ) -> None:
         self._api = api
-        named = {f"headway.{field}": value for field, value in about.items()}
+        attributes = {f"headway.{field}": value for field, value in fields.items()}
         self._span = api.get_tracer(_TRACER_NAME).start_span(
-            name, context=within, kind=kind, attributes=named
+            name, context=parent, kind=kind, attributes=attributes
         )
 
     def __enter__(self) -> Self:
-        used: AbstractContextManager[Any] = self._api.use_span(self._span, end_on_exit=True)
-        self._active_span = used
-        used.__enter__()
+        active: AbstractContextManager[Any] = self._api.use_span(self._span, end_on_exit=True)
+        self._active_span = active
+        active.__enter__()
         return self
 
     def __exit__(
@@ -108,8 +109,9 @@ class _RecordedSpan(Span):
 
 
 def _otel_api() -> Any:
-    """OpenTelemetry's, if somebody in this program listens to it."""
-    if "opentelemetry.sdk.trace" not in sys.modules:  # Its API alone is many a library's.
+    """Return OpenTelemetry's trace API, or None if the program records no spans."""
+    # The API alone proves nothing, because many libraries import it. The SDK is needed to record.
+    if "opentelemetry.sdk.trace" not in sys.modules:
         return None
     api: Any = sys.modules["opentelemetry.trace"]
     return None if isinstance(api.get_tracer_provider(), api.ProxyTracerProvider) else api

@@ -1,1 +1,1 @@
-"""What the services need of the outside, as small Protocols whose docstrings are the contract."""
+"""The interfaces that services need, as small Protocols whose docstrings are the contract."""

@@ -1,4 +1,4 @@
-"""What people look at: a lane, the questions that wait for them, and the schedules."""
+"""Reads for people: a lane, the open interrupts, the schedules and the metrics."""
 
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from headway.ports.run_reader import LaneCounts
 
 @dataclass(frozen=True, slots=True)
 class ListedInterrupt:
-    """A question that a run asks and nobody has answered."""
+    """An open interrupt, which is a question of a run without an answer yet."""
 
     interrupt: Interrupt
     key: Key
@@ -21,18 +21,18 @@ class ListedInterrupt:
 
     @property
     def cursor(self) -> tuple[Instant, RunId, str]:
-        """In the order in which they are listed."""
+        """The position of this interrupt in the list."""
         return self.interrupt.asked_at, self.interrupt.run_id, self.interrupt.call_id
 
 
 @dataclass(frozen=True, slots=True)
 class MetricsSnapshot:
-    """Counts of what is live, for those who draw them over time."""
+    """Counts of everything that is active, for monitoring systems."""
 
     lanes: Sequence[LaneCounts]
     interrupt_count: int
     instance_count: int
-    """Those with a lease that has not expired."""
+    """The number of instances whose lease has not expired."""
     last_seq: int
 
 
@@ -46,9 +46,10 @@ class BoardReader(Protocol):
         run_id: RunId | None = None,
         after: tuple[Instant, RunId, str] | None = None,
     ) -> AsyncIterator[ListedInterrupt]:
-        """What waits for a person, the longest first; of one run, if that is wanted.
+        """Yield the open interrupts, oldest first; only those of one run if `run_id` is given.
 
-        Each is read when its turn is near. The next page begins `after` the last one's `place`.
+        Rows are read lazily, in small batches. The next page begins `after` the `cursor` of the
+        last interrupt.
         """
         ...
 

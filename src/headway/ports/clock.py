@@ -1,4 +1,4 @@
-"""What time it is, and how to let it pass. What is due, the database's own clock decides."""
+"""The clock of this process. The database's own clock decides what is due."""
 
 from contextlib import AbstractAsyncContextManager
 from typing import Protocol
@@ -10,11 +10,11 @@ class Clock(Protocol):
     def now(self) -> Instant: ...
 
     def monotonic_s(self) -> float:
-        """Seconds since whenever; they never go back, and only their difference says anything."""
+        """Return seconds that never decrease. Only the difference of two values has a meaning."""
         ...
 
     async def sleep(self, seconds: float) -> None: ...
 
     def timeout(self, seconds: float) -> AbstractAsyncContextManager[object]:
-        """As `asyncio.timeout`: what is inside has so long, and then TimeoutError is raised."""
+        """Raise TimeoutError if the block takes longer than `seconds`, like `asyncio.timeout`."""
         ...

@@ -1,4 +1,4 @@
-"""What the doctor reads: page by page, each page as of one instant."""
+"""Reads of `headway doctor`. They are paged, and each page is as of one instant."""
 
 from collections.abc import Sequence
 from typing import Protocol
@@ -12,11 +12,14 @@ class DoctorReader(Protocol):
     async def extent(self) -> StreamExtent: ...
 
     async def run_page(self, *, after_seq: int, limit: int) -> ExaminedRuns:
-        """The next runs, as they were accepted, with all that belongs to them."""
+        """Return the next runs in the order of acceptance, with all rows that belong to them."""
         ...
 
     async def event_page(self, *, after_seq: int, limit: int) -> ExaminedEvents:
-        """The next `limit` numbers of the stream, from where it is not pruned, to its end."""
+        """Return the events with the next `limit` numbers of the stream.
+
+        Pruned events are skipped. The page ends at the end of the stream.
+        """
         ...
 
     async def instances(self) -> Sequence[Instance]:

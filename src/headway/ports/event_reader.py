@@ -1,4 +1,4 @@
-"""The event stream, as it can be read."""
+"""Reads of the event stream."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,20 +12,25 @@ from headway.core.run.events import Event
 class EventSlice:
     events: Sequence[Event]
     last_seq: int
-    """Of the whole stream."""
+    """The number of the last event of the whole stream."""
     pruned_seq: int
-    """What was asked for begins before this: events are missing, take a snapshot instead."""
-    has_more: bool
-    """There may be more than were asked for."""
-    after_seq_written_at: Instant | None = None
-    """When the event `after_seq` was written, or None if there is no such event (any more).
+    """Events up to this number were pruned.
 
-    A different time means a different history: a backup was restored, and other events have been
-    written under the same numbers since.
+    If `after_seq` is lower, events are missing and the caller must take a snapshot instead.
+    """
+    has_more: bool
+    """True if more events may follow."""
+    after_seq_written_at: Instant | None = None
+    """When the event `after_seq` was written, or None if that event does not exist.
+
+    If the time differs from an earlier read, a backup was restored and other events were written
+    under the same numbers since.
     """
     epoch: int = 0
-    """Another one than before: after a failover, which may have lost the last events. Then numbers
-    that were seen may stand for other events by now.
+    """The epoch of the stream, which rises after a failover.
+
+    A failover may lose the last events, so numbers seen in another epoch may belong to other
+    events now.
     """
 
 
@@ -38,10 +43,10 @@ class EventReader(Protocol):
         length_max: int | None = None,
         run_id: RunId | None = None,
     ) -> EventSlice:
-        """What came after `after_seq`, in order; without gaps if nothing of it was pruned.
+        """Return the events after `after_seq`, in order. Only pruned events leave gaps.
 
-        Payloads together are no longer than `length_max`, unless the first alone is, and no more
-        than that is ever in memory.
+        The payloads together are at most `length_max` long, unless the first alone is longer. Never
+        more than that is in memory.
         """
         ...
 

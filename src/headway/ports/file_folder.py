@@ -1,7 +1,7 @@
-"""The data directory: where runs keep their files, and what of them is not whole yet.
+"""The data directory: the finished files of keys, and the unfinished parts of runs.
 
-Names are checked by `core/stored_file.py` before. Calls here are quick, except
-where it says that it belongs into a thread.
+Callers check names with `core/stored_file.py` first. Calls are quick, except those whose docstring
+requires a thread.
 """
 
 from collections.abc import Callable, Sequence
@@ -11,49 +11,52 @@ from headway.core.ids import Key, RunId
 
 
 class Hold(Protocol):
-    """A lock. It ends with `close`, or with this process."""
+    """A lock that is held until `close` or until this process exits."""
 
     def close(self) -> None: ...
 
 
 class PartFile(Protocol):
-    """A file that is being written. For one thread at a time."""
+    """A file that is being written, by one thread at a time."""
 
     name: str
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
-        """Into a thread, unless `data` is small."""
+        """Append `data`. Call in a thread, unless `data` is small."""
         ...
 
     def finish(self) -> int:
-        """See that it is on the disk, and close it; how many bytes it has. Into a thread."""
+        """Sync the file to disk, close it, and return its size in bytes. Call in a thread."""
         ...
 
     def close(self) -> None:
-        """Give it up; it stays where it is."""
+        """Close the file without finishing it. It stays in its folder."""
         ...
 
 
 class FileFolder(Protocol):
     def data_id(self) -> str:
-        """The name of this directory, wherever it is mounted; made when first asked for."""
+        """Return the id of this directory, which does not depend on where it is mounted.
+
+        The first call creates it.
+        """
         ...
 
-    # The folder of what a run has not finished. It is there from the first file on until the run
-    # is over and all is done that is to be done about its files.
+    # The folder with the unfinished files of a run. It exists from the first file until the run has
+    # ended and its files are cleaned up.
 
     def run_ids(self) -> list[RunId]:
-        """Those that have a folder, sorted."""
+        """Return the ids of all runs that have a folder, sorted."""
         ...
 
     def has_run(self, run_id: RunId) -> bool: ...
 
     def hold_run_shared(self, run_id: RunId) -> Hold:
-        """Make the folder, and say that a runner is in there. Several may be."""
+        """Create the folder if needed, and lock it for one of its possibly several writers."""
         ...
 
     def hold_run_exclusive(self, run_id: RunId) -> Hold | None:
-        """Be alone with it; None: a runner is still in there, or it is gone."""
+        """Lock the folder exclusively. Return None if it is in use or does not exist."""
         ...
 
     def remove_run_folder(self, run_id: RunId) -> None:
@@ -63,7 +66,7 @@ class FileFolder(Protocol):
     def parts(self, run_id: RunId) -> list[str]: ...
 
     def create_part(self, run_id: RunId, part: str) -> PartFile:
-        """A new file there; `part` must not have been used before."""
+        """Create a new file in the run's folder. `part` must not have been used before."""
         ...
 
     def drop_part(self, run_id: RunId, part: str) -> None: ...
@@ -71,24 +74,27 @@ class FileFolder(Protocol):
     # The folder of a key.
 
     def hold_key(self, key: Key) -> Hold | None:
-        """Whoever removes files of the key must be alone; None: another is at it."""
+        """Lock the key's folder, which is required to remove its files.
+
+        Return None if another process holds the lock.
+        """
         ...
 
     def check_path(self, key: Key, path: str) -> None:
-        """InvalidInput: the path leads through a link or a file, or is a folder itself."""
+        """Raise InvalidInput if the path leads through a link or a file, or is a folder itself."""
         ...
 
     def has_file(self, key: Key, path: str) -> bool: ...
 
     def publish_part(self, run_id: RunId, part: str, key: Key, path: str) -> None:
-        """Give `part` its final name, at once; nothing happens if it is gone. Into a thread.
+        """Move `part` to its final name atomically. Do nothing if it is gone. Call in a thread.
 
-        InvalidInput as for `check_place`.
+        Raise InvalidInput as `check_path` does.
         """
         ...
 
     def remove(self, key: Key, paths: Sequence[str]) -> None:
-        """Remove files, as far as they are there, and folders left empty. Into a thread."""
+        """Remove the files that exist, and folders that become empty. Call in a thread."""
         ...
 
     # Archives.
@@ -104,8 +110,8 @@ class FileFolder(Protocol):
         part: str,
         should_stop: Callable[[], bool],
     ) -> None:
-        """Make the archive of `run_id` from files of the key, whole or not at all. Into a thread.
+        """Pack files of the key into the archive of `run_id`, atomically. Call in a thread.
 
-        When `should_stop` it ends early, without one.
+        If `should_stop` returns True, the call returns early without an archive.
         """
         ...

@@ -1,4 +1,4 @@
-"""The ledger of files, as it can be read."""
+"""Reads of the ledger of files."""
 
 from collections.abc import Sequence
 from typing import Protocol
@@ -9,7 +9,7 @@ from headway.core.stored_file import StoredFile
 
 class FileReader(Protocol):
     async def ended_runs(self, run_ids: Sequence[RunId]) -> Sequence[RunId]:
-        """Those of them that are over."""
+        """Return those of `run_ids` that have ended."""
         ...
 
     async def files_of_run(
@@ -19,17 +19,17 @@ class FileReader(Protocol):
     async def list_run_files(
         self, run_id: RunId, *, limit: int, after: str = ""
     ) -> Sequence[StoredFile]:
-        """In whatever data directory: by path, from the one after `after` on."""
+        """Return the run's files in all data directories, by path, after the path `after`."""
         ...
 
     async def files_by_part(
         self, run_id: RunId, *, data_id: str, parts: Sequence[str]
     ) -> Sequence[StoredFile]:
-        """Those of the run that had one of these names before they were whole."""
+        """Return the run's files whose unfinished part had one of these names."""
         ...
 
     async def files_of_key(
         self, key: Key, *, data_id: str, limit: int, after: str = ""
     ) -> Sequence[StoredFile]:
-        """By path, from the one after `after` on."""
+        """Return the key's files by path, after the path `after`."""
         ...

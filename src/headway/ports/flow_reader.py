@@ -1,4 +1,4 @@
-"""Flows and their tasks, as they can be read."""
+"""Reads of flows and their tasks."""
 
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,23 +13,23 @@ from headway.core.run.status import RunStatus
 
 
 class FlowTask(NamedTuple):
-    """A flow task: its run, and what it has beside it."""
+    """A task of a flow: its run, and the rows that only tasks have."""
 
     record: RunRecord
     flow_run: FlowRun
     cursor: tuple[Instant, RunId]
-    """In the order in which tasks are listed."""
+    """The position of this task in the list."""
 
 
 class SharedState(NamedTuple):
-    """Of a task, as it is stored."""
+    """The shared state of a task, as it is stored."""
 
     members: Mapping[str, str]
     """Keys, and values in JSON."""
     signals: Sequence[str]
-    """What its driver has not taken in, each as JSON."""
+    """Signals that the task's driver has not processed yet, each as JSON."""
     seq: int
-    """Of the stream, at that instant."""
+    """The last number of the event stream at that instant."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +47,7 @@ class FlowReader(Protocol):
     async def flow_by_id(self, flow_id: str) -> SavedFlow | None: ...
 
     async def flows(self, *, limit: int, after: str = "") -> Sequence[SavedFlow]:
-        """By name, from the one after `after` on."""
+        """Return flows by name, after the name `after`."""
         ...
 
     async def version(self, flow: str, version: int) -> SavedVersion | None: ...
@@ -55,27 +55,27 @@ class FlowReader(Protocol):
     async def versions(
         self, flow: str, *, limit: int, before: int | None = None
     ) -> Sequence[VersionSummary]:
-        """The newest first, from the one before `before` on."""
+        """Return versions, newest first, lower than `before`."""
         ...
 
     async def task(self, run_id: RunId) -> FlowTask | None: ...
 
     def tasks(
-        self, wanted: TaskFilter, *, limit: int, after: tuple[Instant, RunId] | None = None
+        self, task_filter: TaskFilter, *, limit: int, after: tuple[Instant, RunId] | None = None
     ) -> AsyncIterator[FlowTask]:
-        """Those that moved last come first; the next page begins `after` the last one's `place`.
+        """Yield tasks, most recently changed first. The next page begins `after` the last `cursor`.
 
-        Their order is that of the first look. Each is read when its turn is near, so that few are
-        held at once; what is no longer `wanted` then is left out.
+        The first query fixes the order. Rows are then read lazily, in small batches; a task that no
+        longer matches the filter when it is read is left out.
         """
         ...
 
     async def stored_task(self, run_id: RunId) -> StoredTask | None: ...
 
     async def shared_state(self, run_id: RunId) -> SharedState:
-        """As of one instant. It is empty for what is no task."""
+        """Return the shared state as of one instant. It is empty for a run that is not a task."""
         ...
 
     def node_runs(self, run_id: RunId, *, limit: int, after_seq: int = 0) -> AsyncIterator[NodeRun]:
-        """In the order of their ends, each read when its turn is near."""
+        """Yield the task's node runs in the order of their ends. Rows are read lazily."""
         ...

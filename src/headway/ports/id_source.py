@@ -1,4 +1,4 @@
-"""Names that nobody has used before."""
+"""Sources of unique ids."""
 
 from typing import Protocol
 
@@ -7,11 +7,11 @@ from headway.core.ids import InstanceId, RunId
 
 class IdSource(Protocol):
     def run_id(self) -> RunId:
-        """A new id; ids made later sort later, so that the index of runs grows at its end."""
+        """Return a new id. Later ids sort later, so that the index of runs grows at its end."""
         ...
 
     def instance_id(self) -> InstanceId: ...
 
     def nonce(self) -> str:
-        """Random, and not to be guessed: claims are made from it."""
+        """Return a random, unguessable text, from which claims are made."""
         ...

@@ -1,27 +1,30 @@
-"""Proof that a process of this host is dead, so that nobody waits for its lease."""
+"""Proof that a process on this host has ended, so that its lease need not run out first."""
 
 from collections.abc import Collection
 from typing import Protocol
 
 
 class LifeLock(Protocol):
-    """A lock that this process holds until it ends, and a look at those of its neighbours.
+    """A lock that this process holds until it ends, and checks of other processes' locks.
 
-    What cannot be proven is denied: then the lease decides.
+    A lock counts as held unless the end of its process is certain. Then the lease decides.
     """
 
     def acquire(self) -> str | None:
-        """Hold the lock from now on; its name, the same at every call, or None: it has none."""
+        """Acquire the lock if needed, and return its name. Return None if that is not possible.
+
+        Every call returns the same name.
+        """
         ...
 
     def is_free(self, name: str) -> bool:
-        """True only when the process that took the lock of this name has certainly ended."""
+        """Return True only if the process that acquired this lock has certainly ended."""
         ...
 
     def remove(self, name: str) -> None:
-        """Leave no trace of a lock that is free, and keep one that is not."""
+        """Remove a lock that is free. A lock that is held stays."""
         ...
 
     def remove_stale(self, known: Collection[str]) -> None:
-        """Remove what dead processes have left behind, but for those `known` to the database."""
+        """Remove the locks of ended processes, except those `known` to the database."""
         ...

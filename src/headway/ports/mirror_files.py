@@ -1,4 +1,4 @@
-"""Where the mirror of runs is written. Nothing reads it back but people and their programs."""
+"""The files that mirror runs for people and their programs. headway never reads them back."""
 
 from typing import Protocol
 
@@ -6,16 +6,16 @@ from headway.core.ids import Instant, RunId
 
 
 class MirrorFiles(Protocol):
-    """All of it belongs into a thread. OSError: it could not be written."""
+    """The mirror files. Call every method in a thread. Raise OSError if a write fails."""
 
     def write(self, run_id: RunId, text: str) -> None:
-        """Replace the run's file, at once."""
+        """Replace the run's file atomically."""
         ...
 
     def read_position(self) -> tuple[int, Instant | None]:
-        """Return the last mirrored event, and when it was written, if that is known.
+        """Return the number of the last mirrored event, and its time if it was recorded.
 
-        0 means that nothing is known to be mirrored.
+        The number is 0 if no position was recorded.
         """
         ...
 

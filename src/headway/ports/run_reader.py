@@ -1,4 +1,4 @@
-"""What can be read of runs, keys, lanes and instances. Readers change nothing and lock nothing."""
+"""Reads of runs, keys, lanes and instances. Readers change nothing and lock nothing."""
 
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -27,37 +27,37 @@ class LaneCounts:
     held_count: int
     queued_count: int
     waiting_count: int
-    """Runs that are running without a slot: they wait for something."""
+    """The number of running runs that hold no slot, because they wait for something."""
 
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """Everything that is going on, as of one instant of the stream (I13)."""
+    """All active runs, lanes, keys and instances, as of one instant of the stream (I13)."""
 
     seq: int
     epoch: int
-    """Of which `seq` is: after a failover numbers may stand for other events."""
+    """The epoch of `seq`. After a failover the same number may belong to another event."""
     lanes: Sequence[LaneCounts]
     keys: Sequence[SavedKey]
     runs: Sequence[RunRecord]
-    """The active ones."""
+    """All active runs."""
     last_runs: Sequence[RunRecord]
-    """The newest run of each saved or recent key that was not refused, and the newest that began.
+    """For each saved or recent key, its newest accepted run and its newest started run.
 
-    They are usually the same run. It may be active or ended.
+    They are usually the same run, which may be active or ended.
     """
     instances: Sequence[Instance]
-    """Those that nobody has declared dead."""
+    """Instances that were not declared dead."""
     seq_written_at: Instant | None = None
-    """When the event `seq` was written, or None if there is no such event (any more)."""
+    """When the event `seq` was written, or None if that event does not exist."""
     recent_keys: Sequence[RecentKey] = ()
     """The recent keys, the newest first. They include saved keys and keys with an active run."""
     has_older_keys: bool = False
-    """Whether there are older runs than those of the recent keys."""
+    """True if there are runs older than those of the recent keys."""
 
 
 class HeldRun(NamedTuple):
-    """What its holder asks of a run again and again, of thousands at once."""
+    """The columns of a run that its holder polls, for thousands of runs at once."""
 
     id: RunId
     token: str
@@ -72,24 +72,27 @@ class HeldRun(NamedTuple):
 
 class RunReader(Protocol):
     async def now(self) -> Instant:
-        """What time it is in the database, by whose clock everything there is judged."""
+        """Return the time of the database's clock, which decides all deadlines."""
         ...
 
     async def run(self, run_id: RunId) -> RunRecord | None: ...
 
     def list_runs(
-        self, wanted: RunFilter, *, limit: int, before_seq: int | None = None
+        self, run_filter: RunFilter, *, limit: int, before_seq: int | None = None
     ) -> AsyncIterator[RunRecord]:
-        """Newest first, each read when its turn is near, so that few are held at once.
+        """Yield runs, newest first. Rows are read lazily, so that few are in memory at once.
 
-        The last one's `seq` is where the next page begins.
+        The next page begins before the `seq` of the last run.
         """
         ...
 
     async def snapshot(self) -> Snapshot: ...
 
     async def situation(self, run_id: RunId) -> Situation | None:
-        """The run and what it may be waiting for, as of one instant; None: there is no such run."""
+        """Return a run and everything it may be waiting for, as of one instant.
+
+        Return None if the run does not exist.
+        """
         ...
 
     async def lanes(self) -> Sequence[LaneCounts]: ...
@@ -97,7 +100,7 @@ class RunReader(Protocol):
     async def lane_names(self) -> list[LaneName]: ...
 
     def keys(self, *, limit: int, after: Key | None = None) -> AsyncIterator[SavedKey]:
-        """By key, from the one after `after` on, each read when its turn is near."""
+        """Yield saved keys by name, after the key `after`. Rows are read lazily."""
         ...
 
     async def saved_key(self, key: Key) -> SavedKey | None: ...
@@ -111,53 +114,53 @@ class RunReader(Protocol):
         ...
 
     async def interrupts(self, run_id: RunId) -> Sequence[Interrupt]:
-        """What its job asks people now and nobody has answered, in order."""
+        """Return the open interrupts of a run, in the order in which they were asked."""
         ...
 
     async def instances(self) -> Sequence[Instance]: ...
 
     async def runs_due(self, now: Instant, *, limit: int) -> Sequence[Run]:
-        """Active runs whose next deadline has passed, the longest overdue first."""
+        """Return active runs whose next deadline has passed, longest overdue first."""
         ...
 
-    async def runs_held_by(self, instance_id: InstanceId, *, limit: int) -> Sequence[HeldRun]: ...
+    async def held_runs(self, instance_id: InstanceId, *, limit: int) -> Sequence[HeldRun]: ...
 
     async def filter_held_runs(
         self, instance_id: InstanceId, run_ids: Collection[RunId]
     ) -> Sequence[HeldRun]:
-        """Those of `run_ids` that the instance holds, in any order."""
+        """Return those of `run_ids` that the instance holds, in any order."""
         ...
 
     async def run_seqs(self, run_ids: Collection[RunId]) -> Mapping[RunId, int]:
-        """How many events each has had; runs that are not there are left out."""
+        """Return the number of events of each run. Runs that do not exist are left out."""
         ...
 
     async def ancestors(self, run_id: RunId, *, limit: int) -> Sequence[Run]:
-        """Its parent, the parent's parent and so on, as far as they are still there."""
+        """Return the run's parent, grandparent and so on, up to the first pruned one."""
         ...
 
     async def children_to_cancel(self, parent_id: RunId, *, limit: int) -> Sequence[RunId]:
-        """Its active children that nobody has asked to end yet, the oldest first."""
+        """Return the active children without a cancel request yet, oldest first."""
         ...
 
     async def active_children(self, parent_id: RunId, *, limit: int) -> Sequence[RunId]:
-        """Its active children, the oldest first."""
+        """Return the active children, oldest first."""
         ...
 
     async def queued_runs(
         self, lane: LaneName, *, limit: int, before_seq: int | None = None
     ) -> Sequence[Run]:
-        """Those of the lane that have never started, newest first; pages as in `list_runs`."""
+        """Return the lane's runs that never started, newest first; pages as in `list_runs`."""
         ...
 
     async def oldest_runs(self, *, after_seq: int, limit: int) -> Sequence[Run]:
-        """In the order in which they were accepted: where retention begins."""
+        """Return runs in the order of acceptance, in which retention prunes them."""
         ...
 
     async def oldest_idempotency_keys(self, *, before: Instant, limit: int) -> Sequence[str]:
-        """Idempotency keys that were used then or earlier, the oldest first."""
+        """Return idempotency keys that were used at `before` or earlier, oldest first."""
         ...
 
     async def count_idempotency_keys(self, *, before: Instant) -> int:
-        """How many idempotency keys were used then or earlier."""
+        """Count the idempotency keys that were used at `before` or earlier."""
         ...

@@ -1,4 +1,4 @@
-"""The one door through which anything is written."""
+"""The only interface through which anything is written to the database."""
 
 from collections.abc import Callable, Sequence
 from enum import Enum
@@ -22,9 +22,9 @@ class Store(Protocol):
     async def apply(self, command: Command[A]) -> A:
         """Decide and write `command`, with its events, in one transaction (often shared).
 
-        The answer says who won; losing a race is an answer, not an error, and is never retried
-        here. When this returns, what it says is durable. InfrastructureError: it was not written;
-        OutcomeUnknown alone says that it may have been.
+        Losing a race is an answer, not an error, and is not retried here. The answer is durable
+        when this returns. Raise InfrastructureError if the command was not written; its subclass
+        OutcomeUnknown means that it may have been.
         """
         ...
 
@@ -37,14 +37,15 @@ class Store(Protocol):
     ) -> Callable[[], None]:
         """Renew the lease every third of `ttl_s`, until the returned function is called.
 
-        Also while the event loop is blocked, for up to a minute. After each answer `on_renewed` is
-        called with how long the lease can be trusted now, by this process's monotonic clock, or
-        None: the instance is dead. That happens in another thread, which must not be kept waiting.
+        Renewal continues for up to a minute while the event loop is blocked. After each answer
+        `on_renewed` is called with the time until which the lease can be trusted, by this process's
+        monotonic clock, or with None if the instance was declared dead. It is called in another
+        thread and must not block.
         """
         ...
 
     def renew_lease(self) -> None:
-        """Have the lease that is kept renewed at once, and not only when it is due."""
+        """Renew the lease of `keep_lease` now, before it is due."""
         ...
 
     def piggyback(
@@ -52,21 +53,21 @@ class Store(Protocol):
         source: Callable[[Command[Any]], Sequence[Command[A]]],
         on_answer: Callable[[Any, A], None],
     ) -> Callable[[], None]:
-        """Have more decided in the batches of this process, until the returned function is called.
+        """Add commands to the batches of this process, until the returned function is called.
 
-        When `apply` is called, `company` says what is to be decided in the same transaction, after
-        everything else in it. Not for each command: for the first that it has company for, in each
-        batch. `on_answer` is called with the accompanying command and its answer, in the event
-        loop; when it could not be carried out, it is not called.
+        When `apply` is called, `source` returns the commands to decide in the same transaction,
+        after all others in it. Each batch takes the commands of the first call that returns any.
+        `on_answer` is called in the event loop with each added command and its answer. It is not
+        called if the command failed.
         """
         ...
 
     def listen(
         self, listener: Callable[[Sequence[Event]], None], *, origin: EventOrigin = EventOrigin.ALL
     ) -> Callable[[], None]:
-        """Call `listener` with the events of each commit; returns the way to stop.
+        """Call `listener` with the events of each commit. Return a function that stops it.
 
-        Those of this process always come, and those of others where the database tells of them. A
-        hint, never the truth: some may not come, and some may come twice.
+        Events of this process are always delivered; those of other processes only if the database
+        sends notifications. Delivery is a hint: events may be missing or arrive twice.
         """
         ...

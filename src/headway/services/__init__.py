@@ -1,1 +1,1 @@
-"""One use case or one loop per file: read, decide in the core, apply through the ports."""
+"""Use cases and background loops, one per file: read, decide in the core, apply via the ports."""

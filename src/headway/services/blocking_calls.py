@@ -1,4 +1,4 @@
-"""Work that blocks, done in a thread."""
+"""Run blocking functions in threads."""
 
 import asyncio
 from collections.abc import Callable
@@ -9,7 +9,7 @@ T = TypeVar("T")
 
 
 class Threads:
-    """Runs blocking work in threads, and tracks whether any of it is in flight."""
+    """Runs blocking functions in threads, and tracks whether any is in flight."""
 
     def __init__(self) -> None:
         self._running_count = 0
@@ -19,7 +19,7 @@ class Threads:
         return self._running_count == 0
 
     async def run(self, function: Callable[..., T], *arguments: Any, **named: Any) -> T:
-        """Call `function` in a thread, as `in_thread` does."""
+        """Call `function` in a thread, as `run_in_thread` does."""
         self._running_count += 1
         try:
             return await run_in_thread(function, *arguments, **named)
@@ -28,7 +28,10 @@ class Threads:
 
 
 async def run_in_thread(function: Callable[..., T], *arguments: Any, **named: Any) -> T:
-    """What `function` returns. Also when this is cancelled, it is over when this ends."""
+    """Call `function` in a thread and return its result.
+
+    If cancelled, wait until the function has returned, so that it never outlives this call.
+    """
     work = asyncio.get_running_loop().run_in_executor(None, partial(function, *arguments, **named))
     try:
         return await asyncio.shield(work)

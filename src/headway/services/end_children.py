@@ -1,7 +1,7 @@
-"""End the children of runs that are over, or were asked to end, and the children of those.
+"""Cancel the children of runs that have ended or are being cancelled, and their children.
 
-That they must end is written with the parent's own move, so it is found by whoever sweeps; to do
-it at once only makes it fast. Each command looks again, on locked rows.
+The transition of the parent records that its children must end, so every sweep finds them. Doing
+it at once only reduces the delay. Each command checks its conditions again, on locked rows.
 """
 
 import asyncio
@@ -18,18 +18,18 @@ from headway.ports.run_reader import RunReader
 from headway.ports.store import Store
 
 CHILD_BATCH_SIZE: Final = 100
-"""How many are asked to end in one transaction."""
+"""How many children are cancelled in one transaction."""
 STEP_COUNT_MAX: Final = 100
-"""What is left over after so many waits for the next sweep."""
+"""How many batches are processed per call. The rest waits for the next sweep."""
 _CANCEL_ACCEPTED: Final = (CancelResult.CANCELED, CancelResult.REQUESTED)
 
 
 async def end_children_after_cancel(
     store: Store, runs: RunReader, run_id: RunId, answer: CancelResult
 ) -> None:
-    """End the children of a run at once, if `answer` says that its cancel was accepted.
+    """End the children of a run at once, if its cancel was accepted according to `answer`.
 
-    A failure is not reported, because the answer stays right and the sweep also ends the children.
+    An outage is ignored, because the cancel is committed and the sweep also ends the children.
     """
     if answer in _CANCEL_ACCEPTED:
         with suppress(InfrastructureError):
@@ -37,12 +37,12 @@ async def end_children_after_cancel(
 
 
 async def end_children(store: Store, runs: RunReader, parent_id: RunId) -> None:
-    """Ask for the end of all that `parent_id` has started; nothing if it goes on itself."""
+    """Cancel all descendants of `parent_id`. Do nothing if that run is not ending itself."""
     waiting = [parent_id]
     for _ in range(STEP_COUNT_MAX):
         if not waiting:
             return
-        # Read before the children are: what has ended then starts no more of them.
+        # Read the parent before its children: once it is ending, it starts no more of them.
         parent = await runs.run(waiting[-1])
         if parent is None or parent.run.children_ending_since is None:
             waiting.pop()
@@ -59,5 +59,5 @@ async def end_children(store: Store, runs: RunReader, parent_id: RunId) -> None:
                 for child in children
             )
         )
-        told = zip(children, answers, strict=True)
-        waiting += [child for child, answer in told if answer in _CANCEL_ACCEPTED]
+        results = zip(children, answers, strict=True)
+        waiting += [child for child, answer in results if answer in _CANCEL_ACCEPTED]

@@ -23,7 +23,10 @@ log = event_log(__name__)
 
 
 class JobExited(Exception):
-    """A plain function raised an error that would end the program. It is the cause."""
+    """A plain function raised an error that would end the program, such as SystemExit.
+
+    That error is its `__cause__`.
+    """
 
     def __init__(self, error: BaseException) -> None:
         super().__init__(f"{type(error).__name__}: {error}")
@@ -31,16 +34,17 @@ class JobExited(Exception):
 
 
 def describe_error(error: BaseException) -> str:
-    """Its name and what it says of itself, as text that can be stored."""
+    """Return the class name and the message of an error, as text that can be stored."""
+    name = type(error).__name__
     try:
-        words = str(error)
-    except Exception:  # Its own words go wrong; its name does not.
-        words = ""
-    return replace_unstorable(f"{type(error).__name__}: {words}" if words else type(error).__name__)
+        message = str(error)
+    except Exception:  # The error's own __str__ may raise.
+        message = ""
+    return replace_unstorable(f"{name}: {message}" if message else name)
 
 
 def format_traceback(error: BaseException, *, secrets: Iterable[str] = ()) -> str:
-    """Return the traceback as text to store: the last frames, without secrets."""
+    """Return the innermost frames of the traceback as text to store, without secrets."""
     try:
         text = "".join(traceback.format_exception(error, limit=-FRAME_COUNT_MAX))
     except Exception:  # The error's own code may raise.
@@ -52,14 +56,14 @@ def format_traceback(error: BaseException, *, secrets: Iterable[str] = ()) -> st
 
 
 def hide_secrets(text: str, secrets: Iterable[str]) -> str:
-    """Replace the secrets wherever they stand in `text`."""
+    """Replace every occurrence of the secrets in `text`."""
     for secret in sorted(secrets, key=len, reverse=True):
         text = text.replace(secret, HIDDEN)
     return text
 
 
 def log_if_ended(answer: object) -> None:
-    """Log a run that did not end by its job: no execution is there to say so."""
+    """Log the end of a run that the engine ended, since no execution logs it."""
     if isinstance(answer, Ended):
         fields = {"run_id": answer.run_id, "key": answer.key, "job": answer.job}
         log.error("run_ended", extra={**fields, "error": answer.error})
@@ -68,8 +72,8 @@ def log_if_ended(answer: object) -> None:
 def is_function_error(error: BaseException, task: "asyncio.Task[object] | None") -> bool:
     """Return whether a function that `task` executes raised `error` by itself.
 
-    If not, it came from outside through the function's frame and must propagate: GeneratorExit
-    from `close()` of an abandoned coroutine, or KeyboardInterrupt from a Ctrl-C.
+    Other errors were injected into the function's frame and must propagate: GeneratorExit from
+    `close()` of an abandoned coroutine, or KeyboardInterrupt from a Ctrl-C.
     """
     if isinstance(error, GeneratorExit):
         return task is not None and _current_task() is task
@@ -81,15 +85,15 @@ def is_function_error(error: BaseException, task: "asyncio.Task[object] | None")
 def _current_task() -> "asyncio.Task[object] | None":
     try:
         return asyncio.current_task()
-    except RuntimeError:  # No loop runs here.
+    except RuntimeError:  # No event loop is running in this thread.
         return None
 
 
 def _is_from_sigint(error: KeyboardInterrupt) -> bool:
-    """Return whether the handler of SIGINT raised it. It runs in any frame of the main thread.
+    """Return whether the SIGINT handler raised `error`. It runs in any frame of the main thread.
 
-    A handler in Python has a frame of its own in the traceback. Python's default handler has none:
-    the innermost frame is then at any instruction but `raise`.
+    A handler written in Python has its own frame in the traceback. Python's default handler has
+    none: the innermost frame is then at an instruction other than `raise`.
     """
     if threading.current_thread() is not threading.main_thread():
         return False

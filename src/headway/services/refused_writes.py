@@ -1,7 +1,9 @@
-"""A write that the database refuses: is it every one, or this one alone, for ever?
+"""Decide whether a refused write is worth retrying.
 
-For want of space it refuses everything, and whoever waits loses nothing. But what is too large for
-it will never be taken, and to try that for ever would keep a slot from the others.
+A database without free space refuses every write, and waiting loses nothing. But a write that is
+too large for the database is refused permanently, and retrying it forever would occupy a slot. To
+distinguish the cases, another small write is attempted: if that one succeeds and the first is still
+refused, the refusal is final.
 """
 
 from typing import Final
@@ -13,11 +15,11 @@ from headway.core.run.run import Claim
 from headway.ports.store import Store
 
 REFUSAL_COUNT_MAX: Final = 5
-"""How often in a row a write may be refused until somebody asks why."""
+"""After how many consecutive refusals another write is attempted."""
 
 
 class WriteRefusals:
-    """Of one write, which is tried again and again."""
+    """Counts the refusals of one write that is retried."""
 
     def __init__(self, store: Store, claim: Claim) -> None:
         self._store = store
@@ -25,12 +27,12 @@ class WriteRefusals:
         self.reset()
 
     def reset(self) -> None:
-        """It was taken."""
+        """Start again, after the write was accepted."""
         self._count = 0
         self._has_accepted_other = False
 
     async def is_final(self, error: InfrastructureError) -> bool:
-        """Whether it was refused once more after the database had taken another write."""
+        """Count a refusal. Return whether the database accepts other writes but not this one."""
         if not isinstance(error, StoreFailed):
             self.reset()
             return False
@@ -44,9 +46,9 @@ class WriteRefusals:
 
     async def _accepts_other_write(self, error: StoreFailed) -> bool:
         line = encode_document({"level": "warning", "message": str(error)}, field="log")
-        told = AppendEvents(self._claim, (make_log_event([line]),))
+        command = AppendEvents(self._claim, (make_log_event([line]),))
         try:
-            await self._store.apply(told)
+            await self._store.apply(command)
         except StoreClosed:
             raise
         except InfrastructureError:

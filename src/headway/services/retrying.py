@@ -1,4 +1,4 @@
-"""Waiting: for a database that is away, and for news, which may not come."""
+"""Retry through database outages, and wait on events with a timeout."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -15,7 +15,7 @@ log = event_log(__name__)
 
 
 async def wait_until_set(event: asyncio.Event, seconds: float) -> bool:
-    """Whether it was set in time. Who relies on it looks for itself when it was not."""
+    """Wait for `event`, and return whether it was set in time."""
     try:
         async with asyncio.timeout(seconds):
             return await event.wait()
@@ -24,15 +24,16 @@ async def wait_until_set(event: asyncio.Event, seconds: float) -> bool:
 
 
 async def retry_until_available(action: Callable[[], Awaitable[T]]) -> T:
-    """The answer, however long the database is away. To be ended, it is cancelled.
+    """Repeat `action` until the database is available, and return its result.
 
-    Only for what may be done twice: whoever was too late the second time is told so.
+    It waits without a limit; cancel it to stop. Raise StoreClosed if the store is closed. `action`
+    must be safe to repeat: its first attempt may have been committed although its answer was lost.
     """
-    while True:  # Until there is an answer, or the execution is ended from outside.
+    while True:  # Until the action succeeds or this task is cancelled.
         try:
             return await action()
         except StoreClosed:
             raise
         except InfrastructureError as error:
-            log.warning("database_awaited", extra={"reason": str(error)})
+            log.warning("database_unavailable", extra={"reason": str(error)})
             await asyncio.sleep(RETRY_S)

@@ -1,4 +1,4 @@
-"""Plain functions as jobs: called in a thread, with a context that waits instead of awaiting."""
+"""Jobs that are plain functions: called in a thread, with a context of blocking methods."""
 
 import asyncio
 import concurrent.futures
@@ -12,8 +12,8 @@ from headway.core.ids import Key, RunId
 from headway.core.run.admission import OnConflict
 from headway.core.run.run import RunMode
 from headway.core.run.status import RunStatus
-from headway.forked import exit_if_forked, fork_mark
 from headway.ports.file_folder import PartFile
+from headway.process.fork_guard import exit_if_forked, fork_mark
 from headway.services.context.execution import Ending
 from headway.services.context.run_context import ChildRun, RunContext
 from headway.services.context.run_files import check_data
@@ -24,7 +24,7 @@ T = TypeVar("T")
 
 
 class BlockingChildRun:
-    """A child of the run whose job, a plain `def`, holds this."""
+    """A child run, as a parent's job that is a plain `def` sees it."""
 
     def __init__(self, child: ChildRun, wait: Callable[[Coroutine[Any, Any, Any]], Any]) -> None:
         self._child = child
@@ -40,11 +40,11 @@ class BlockingChildRun:
 
 
 class BlockingRunContext:
-    """The context of a job that is a plain `def`: the same words, each waits until it is done.
+    """The context of a job that is a plain `def`: the methods of RunContext, but blocking.
 
-    A thread cannot be stopped from outside. Once the run is to end, `cancelled` is true, and every
-    call raises CancelledError, also one that is waiting. The key stays busy until the function
-    returns or the time that it had for it is over.
+    A thread cannot be stopped from outside. Once the run must end, `cancelled` is true, and every
+    call raises CancelledError, also one that is already waiting. The key stays busy until the
+    function returns or its grace period is over.
     """
 
     def __init__(self, context: RunContext, loop: asyncio.AbstractEventLoop) -> None:
@@ -70,8 +70,8 @@ class BlockingRunContext:
     def ending(self) -> str | None:
         return self._context.ending
 
-    def progress(self, **figures: Any) -> None:
-        self._wait(self._context.progress(**figures))
+    def progress(self, **fields: Any) -> None:
+        self._wait(self._context.progress(**fields))
 
     def save_checkpoint(self, checkpoint: Any) -> None:
         self._wait(self._context.save_checkpoint(checkpoint))
@@ -112,7 +112,7 @@ class BlockingRunContext:
         call_id: str | None = None,
         on_shutdown: Literal["hand_over", "deny"] = "hand_over",
     ) -> Any:
-        asking = self._context.interrupt(
+        interrupt = self._context.interrupt(
             question,
             timeout_s=timeout_s,
             default=default,
@@ -120,7 +120,7 @@ class BlockingRunContext:
             call_id=call_id,
             on_shutdown=on_shutdown,
         )
-        return self._wait(asking)
+        return self._wait(interrupt)
 
     @contextmanager
     def listening(self) -> "Iterator[None]":
@@ -141,10 +141,8 @@ class BlockingRunContext:
         name: str | None = None,
         on_conflict: OnConflict | str = OnConflict.REJECT,
     ) -> "BlockingChildRun":
-        started = self._context.start(
-            job, key=key, params=params, name=name, on_conflict=on_conflict
-        )
-        return BlockingChildRun(self._wait(started), self._wait)
+        start = self._context.start(job, key=key, params=params, name=name, on_conflict=on_conflict)
+        return BlockingChildRun(self._wait(start), self._wait)
 
     def call(
         self,
@@ -155,17 +153,17 @@ class BlockingRunContext:
         name: str | None = None,
         on_conflict: OnConflict | str = OnConflict.REJECT,
     ) -> Any:
-        called = self._context.call(job, key=key, params=params, name=name, on_conflict=on_conflict)
-        return self._wait(called)
+        call = self._context.call(job, key=key, params=params, name=name, on_conflict=on_conflict)
+        return self._wait(call)
 
     def _wait(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        exit_if_forked(self._fork_mark)  # No loop runs in a child: it would wait forever.
+        exit_if_forked(self._fork_mark)  # A forked child has no event loop and would wait forever.
         if self.cancelled:
             coroutine.close()
             raise asyncio.CancelledError
-        waiting = asyncio.run_coroutine_threadsafe(self._run_cancellable(coroutine), self._loop)
+        future = asyncio.run_coroutine_threadsafe(self._run_cancellable(coroutine), self._loop)
         try:
-            return waiting.result()
+            return future.result()
         except concurrent.futures.CancelledError:
             self._context.execution.note_ending()
             raise asyncio.CancelledError from None
@@ -176,7 +174,7 @@ class BlockingRunContext:
 
 
 class BlockingFileWriter:
-    """A file of a run, being written by a plain function."""
+    """A file of a run that a plain function writes."""
 
     def __init__(self, context: BlockingRunContext, part: PartFile) -> None:
         self._context = context
@@ -194,14 +192,14 @@ async def call_in_thread(
     """Call `function` in a thread and return its result. A cancel waits for the thread.
 
     Each call has its own thread, so that one that never ends does not block the others. Raise
-    CancelledError if the function returned because it was asked to end.
+    CancelledError if the function returned because the execution had to end.
     """
     execution = context.execution
     blocking = BlockingRunContext(context, asyncio.get_running_loop())
 
     def call() -> tuple[Any, Ending | None]:
         result = function(blocking, **arguments)
-        return result, execution.ending  # Read it here: the event loop may change it at any time.
+        return result, execution.ending  # Read in the thread: the event loop may change it later.
 
     answer = start_in_thread(call, name=f"headway-job-{context.run_id}")
     try:
@@ -218,7 +216,10 @@ async def call_in_thread(
 
 
 def start_in_thread(function: Callable[[], Any], *, name: str) -> "asyncio.Future[Any]":
-    """What `function` returns or raises, once it does. To cancel that stops nothing."""
+    """Start `function` in a thread, and return a future for its result or error.
+
+    Cancelling the future does not stop the function.
+    """
     loop = asyncio.get_running_loop()
     answer: asyncio.Future[Any] = loop.create_future()
     variables = contextvars.copy_context()
@@ -243,7 +244,7 @@ def _resolve_future(
     result: Any,
     error: BaseException | None,
 ) -> None:
-    def tell() -> None:
+    def resolve() -> None:
         if answer.done():
             return
         if error is None:
@@ -252,10 +253,10 @@ def _resolve_future(
             answer.cancel()
         elif isinstance(error, Exception) and not isinstance(error, StopIteration):
             answer.set_exception(error)
-        else:  # SystemExit would end the program here, and a future refuses StopIteration.
+        else:  # SystemExit would end the program here, and a future cannot hold StopIteration.
             answer.set_exception(JobExited(error))
 
     try:
-        loop.call_soon_threadsafe(tell)
-    except RuntimeError:  # The loop is closed: nobody waits any more.
+        loop.call_soon_threadsafe(resolve)
+    except RuntimeError:  # The loop is closed, so nothing waits for the result.
         return

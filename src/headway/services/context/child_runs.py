@@ -1,4 +1,4 @@
-"""The children of one execution: started once, found again, and waited for."""
+"""The children of one execution: each is started once, found by later executions, and awaited."""
 
 import asyncio
 import time
@@ -38,6 +38,8 @@ CHILD_POLICIES: Final = frozenset({OnConflict.REJECT, OnConflict.ENQUEUE, OnConf
 
 
 class Children:
+    """Starts the children of one execution, and waits for their end."""
+
     def __init__(
         self, execution: Execution, store: Store, runs: RunReader, jobs: Mapping[str, Job]
     ) -> None:
@@ -46,7 +48,7 @@ class Children:
         self._runs = runs
         self._jobs = jobs
         self._request_counts: Counter[str] = Counter()
-        """How often each thing was asked for by this execution."""
+        """How often this execution has started each combination of job, key and parameters."""
         self._ancestors: Sequence[Run] | None = None
         self._waiters: dict[asyncio.Event, RunId] = {}
         self._polled_at_s = float("-inf")
@@ -60,12 +62,16 @@ class Children:
         name: str | None,
         on_conflict: OnConflict | str,
     ) -> RunId:
-        """The child that this stands for, whether or not it is there already."""
+        """Return the child for these arguments. Start it unless an earlier execution did.
+
+        Raise ChildRefused if it could never start or there are too many children. Raise
+        RunNotActive if the parent must end.
+        """
         registered = find_job(self._jobs, job)
         policy = parse_enum(OnConflict, on_conflict, field="on_conflict")
         if policy not in CHILD_POLICIES:
             problem = (
-                f"a child is a run of its own; must be one of: {', '.join(sorted(CHILD_POLICIES))}"
+                f"must be one of: {', '.join(sorted(CHILD_POLICIES))}; a child is always a new run"
             )
             raise InvalidInput("on_conflict", problem)
         document = encode_params(registered, params)
@@ -90,12 +96,12 @@ class Children:
         return await self._start(step, submission)
 
     def _step_key(self, name: str | None, *content: str) -> str:
-        """What tells this child from the others, in this and any later execution."""
+        """Return a key that identifies this child in this and in any later execution."""
         if name is not None:
             return f"name\0{check_name(name, field='name')}"
-        asked = "\0".join(content)
-        self._request_counts[asked] += 1
-        return f"{self._request_counts[asked]}\0{asked}"
+        request = "\0".join(content)
+        self._request_counts[request] += 1
+        return f"{self._request_counts[request]}\0{request}"
 
     async def _start(self, step: str, submission: Submit) -> RunId:
         claimed = self._execution.claimed
@@ -113,10 +119,12 @@ class Children:
             case ParentNotRunning():
                 raise RunNotActive(claimed.run_id)
             case ChildMismatch(run_id, job):
-                problem = f"its name stands for run {run_id} of job {job!r}; choose another name"
+                problem = f"its name is that of run {run_id} of job {job!r}; choose another name"
                 raise ChildRefused(claimed.run_id, problem)
             case TooManyChildren(active_count_max):
-                problem = f"it has {active_count_max:,} active ones; wait for some of them first"
+                problem = (
+                    f"it has {active_count_max:,} active children; wait for some of them first"
+                )
                 raise ChildRefused(claimed.run_id, problem)
             case _:
                 run_id = run_id_or_raise(submission, answer)
@@ -124,17 +132,21 @@ class Children:
                 return run_id
 
     async def _check_ancestors(self, key: str | None) -> None:
-        """Refuse a child that could never start, or is too far down. Who is whose never changes."""
+        """Raise ChildRefused if the child could never start, or if it is nested too deeply.
+
+        A child with the key of an ancestor could never start, because that key stays busy. The
+        ancestors of a run never change, so they are read once.
+        """
         claimed = self._execution.claimed
         if self._ancestors is None:
             self._ancestors = await retry_until_available(
                 lambda: self._runs.ancestors(claimed.run_id, limit=CHILD_DEPTH_MAX)
             )
         if len(self._ancestors) >= CHILD_DEPTH_MAX:
-            problem = f"it stands {CHILD_DEPTH_MAX} generations down, which is the limit"
+            problem = f"it is nested {CHILD_DEPTH_MAX} levels deep, which is the limit"
             raise ChildRefused(claimed.run_id, problem)
         if key == claimed.key:
-            problem = f"key {key!r} is its own, and busy until it ends; choose another key"
+            problem = f"key {key!r} is the run's own and busy until it ends; choose another key"
             raise ChildRefused(claimed.run_id, problem)
         for ancestor in self._ancestors:
             if key == ancestor.key:
@@ -151,11 +163,11 @@ class Children:
         return record
 
     async def wait_for_end(self, run_id: RunId) -> RunRecord:
-        """The child, once it is over, however it ended."""
+        """Wait for the end of a child, and return its record."""
         changed = asyncio.Event()
         with self._open_waiter(run_id, changed):
-            while True:  # Until the child ends, or the wait for it.
-                changed.clear()  # Before the look, or what happens during it would be missed.
+            while True:  # Until the child ends or the wait is cancelled.
+                changed.clear()  # Before the read, so that a change during it is not missed.
                 record = await self.record(run_id)
                 if record.run.status in TERMINAL:
                     return record
@@ -186,7 +198,10 @@ class Children:
                 await self._poll()
 
     async def _poll(self) -> None:
-        """Another process may be executing them. Of all that wait, one looks for all."""
+        """Read all active children once per POLL_S, and notify the waiters of those that ended.
+
+        Another process may execute the children. All waits share this query.
+        """
         now_s = time.monotonic()
         if now_s - self._polled_at_s < POLL_S:
             return
@@ -195,7 +210,7 @@ class Children:
         active = await retry_until_available(
             lambda: self._runs.active_children(parent_id, limit=ACTIVE_CHILD_COUNT_MAX)
         )
-        over = set(self._waiters.values()) - set(active)
+        ended = set(self._waiters.values()) - set(active)
         for changed, run_id in self._waiters.items():
-            if run_id in over:
+            if run_id in ended:
                 changed.set()

@@ -1,4 +1,4 @@
-"""One execution of a run, between the engine that drives it and the job that it calls."""
+"""The state of one execution of a run, shared by the engine and the job's context."""
 
 import asyncio
 from collections.abc import Iterator
@@ -11,11 +11,11 @@ from headway.core.run.run import Claim
 from headway.core.timeouts import DEFAULT_TIMEOUTS, Timeouts
 
 DENIED_GRACE_S: Final = 1.0
-"""How long a job that was answered instead of cancelled may go on with the answer."""
+"""How long a job may continue after a denial, before its task is cancelled."""
 
 
 class Ending(StrEnum):
-    """Why an execution is to end before its job has."""
+    """The reason why an execution must end before its job does."""
 
     CANCELLED = "cancelled"
     """The run was cancelled."""
@@ -26,7 +26,10 @@ class Ending(StrEnum):
 
 
 class Execution:
-    """Told by the engine of news, of a slot and of its end. Belongs to one event loop."""
+    """One execution of a run. It belongs to one event loop.
+
+    The engine notifies it of inbox items, of a granted slot, and when to stop.
+    """
 
     def __init__(self, claimed: ClaimedRun, timeouts: Timeouts = DEFAULT_TIMEOUTS) -> None:
         self.claimed = claimed
@@ -35,35 +38,35 @@ class Execution:
         """The default time limits for the waits of its job."""
         self.ending: Ending | None = None
         self.is_settling = False
-        """Its end is on the way to the store: that it is heard of is no surprise."""
+        """True if its outcome is being written. Decisions about the run are then ignored."""
         self.has_progressed = False
-        """Whether it stored something new that later executions find: a stop is not counted."""
+        """True if it stored something that later executions find. Its stop then does not count."""
         self.has_slot = True
-        """Whether it holds a slot, as far as the store has confirmed it."""
+        """True if it holds a slot, as far as the store has confirmed it."""
         self.was_waiting_at_stop: bool | None = None
-        """Whether it already waited when its process began to stop; None if no stop has begun."""
+        """True if it already waited when its process began to stop; None if no stop has begun."""
         self.open_interrupt_count = 0
-        """For how many answers of people the job waits."""
+        """The number of interrupts whose answer the job waits for."""
         self.deny_on_shutdown_count = 0
-        """How many of these questions a shutdown answers with a denial."""
+        """The number of these interrupts that a shutdown answers with a denial."""
         self.is_cancelled = False
-        """Whether its task was cancelled. A job that is a plain `def` does not notice that."""
+        """True if its task was cancelled. A job that is a plain `def` does not notice that."""
         self.has_seen_ending = False
-        """Whether the job has read that it must end."""
+        """True if the job has read that it must end."""
         self.wait_count = 0
-        """For how many things the job waits without a slot."""
+        """The number of concurrent waits of the job for which it needs no slot."""
         self.wakeup = asyncio.Event()
-        """Something may have come in for it."""
+        """Set when its inbox may have new items, or when it must end."""
         self._task: asyncio.Task[None] | None = None
         self._calls: set[asyncio.Task[Any]] = set()
         self._grace_timer: asyncio.TimerHandle | None = None
-        """Until a job that was denied its answer is cancelled."""
+        """Cancels the job some time after a denial."""
         self._has_entered = False
         self.has_begun = False
-        """Whether its job may have been called."""
+        """True if its job may have been called."""
         self._stops_at_next_wait = False
         self.slot_future: asyncio.Future[None] | None = None
-        """Another one for each wait."""
+        """Resolved when the slot is granted. Each wait has its own."""
 
     def attach_task(self, task: "asyncio.Task[None]") -> None:
         self._task = task
@@ -73,12 +76,15 @@ class Execution:
         return self._task is not None and self._task.done()
 
     async def wait_done(self, *, timeout_s: float | None = None) -> None:
-        """Wait until all of it has ended, its clean-up too; no longer than `within_s`."""
+        """Wait until it has ended, including its clean-up, for at most `timeout_s`."""
         assert self._task is not None
         await asyncio.wait([self._task], timeout=timeout_s)
 
     def begin(self) -> None:
-        """To be called first within the task; CancelledError: it was ended before it began."""
+        """Mark the execution as begun. The task calls this first.
+
+        Raise CancelledError if it must already end.
+        """
         self._has_entered = True
         if self.ending is not None:
             raise asyncio.CancelledError
@@ -86,7 +92,7 @@ class Execution:
 
     @contextmanager
     def open_call(self) -> Iterator[None]:
-        """The present task waits for something in the job's name, and is to end with it."""
+        """Cancel the current task, which waits on behalf of the job's thread, with the job."""
         task = asyncio.current_task()
         assert task is not None
         self._calls.add(task)
@@ -96,28 +102,31 @@ class Execution:
             self._calls.discard(task)
 
     def begin_wait(self) -> None:
-        """The job waits without a slot from here on, until `wait_count` says otherwise."""
+        """Count a wait without a slot. The caller decrements `wait_count` after it."""
         self.wait_count += 1
         if self._stops_at_next_wait:
             self.end(Ending.SHUTDOWN)
 
     def note_stop(self) -> None:
-        """The process begins to stop. A job that waits only from here on may be the reason."""
+        """Record whether the job already waits now, when the process begins to stop.
+
+        A job that does not wait yet may be the reason for the stop.
+        """
         if self.was_waiting_at_stop is None:
             self.was_waiting_at_stop = not self.has_slot or self.open_interrupt_count > 0
 
     def stop_at_next_wait(self) -> None:
-        """No answer will come in time, and no slot after a wait: it ends when it waits, or now."""
+        """End it at its next wait, or now if it waits: no answer or slot comes before the stop."""
         self._stops_at_next_wait = True
         if self.open_interrupt_count or self.wait_count:
             self.end(Ending.SHUTDOWN)
 
     def end(self, ending: Ending) -> None:
-        """Ask the job to end, once: a second time would disturb it while it cleans up.
+        """Request the end of the job, once. A second request would disturb its clean-up.
 
-        A cancel answers the job's open questions, and leaves it a moment to act on the answers. A
-        shutdown answers only those with `on_shutdown="deny"`; all others stay open.
-        A lost claim overrides everything.
+        A cancel answers the job's open interrupts and gives it DENIED_GRACE_S to act on the
+        answers. A shutdown answers only those with `on_shutdown="deny"`; all others stay open. A
+        lost claim overrides the other reasons.
         """
         if self.ending is not None and (self.ending is ending or ending is not Ending.LOST):
             return
@@ -135,22 +144,22 @@ class Execution:
             self._cancel()
 
     def cancel_grace_timer(self) -> None:
-        """Whatever follows is to be brought home: there is nothing left to cancel."""
+        """Stop the timer that cancels the job, because the job has returned."""
         if self._grace_timer is not None:
             self._grace_timer.cancel()
 
     def note_ending(self) -> Ending | None:
         """Return why the job should end, and record that it has read this."""
-        ending = self.ending  # Read once: a job may call this in a thread of its own.
+        ending = self.ending  # Read once, because a plain function calls this in its own thread.
         self.has_seen_ending = self.has_seen_ending or ending is not None
         return ending
 
     def is_result_valid(self, ending: Ending | None, *, is_interrupted: bool) -> bool:
-        """Return whether the result of a job that has returned counts.
+        """Return whether the result of a job that has returned is the result of the run.
 
-        `ending` is the reason for which the job had been asked to end when it returned. After a
-        cancel the run ends canceled, whatever the job returns. A job that a shutdown interrupted
-        may have returned early, so its run is executed again.
+        `ending` is the reason why the job had to end at the time it returned. After a cancel the
+        run ends canceled, whatever the job returns. A job that a shutdown interrupted may have
+        returned early, so its run is executed again.
         """
         if ending is None:
             return self.ending is not Ending.LOST
@@ -159,7 +168,7 @@ class Execution:
     def _cancel(self) -> None:
         self.is_cancelled = True
         assert self._task is not None
-        if self._has_entered:  # A cancelled task that has not started would never run.
+        if self._has_entered:  # A task that is cancelled before its first step never runs at all.
             self._task.cancel()
         for task in self._calls:
             task.cancel()
@@ -169,6 +178,6 @@ class Execution:
             self.slot_future.set_result(None)
 
     def expect_slot(self) -> "asyncio.Future[None]":
-        """To be awaited after the slot was asked for: the answer may be there before."""
+        """Return a future for the slot. Call before the request, which may be granted at once."""
         self.slot_future = asyncio.get_running_loop().create_future()
         return self.slot_future

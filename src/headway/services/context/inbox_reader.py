@@ -1,7 +1,7 @@
-"""What came in for one execution: each item is taken once, and none is lost on the way.
+"""Read the inbox of one execution: each item is delivered once, and none is lost.
 
-Messages stay in the inbox until the job asks for them. Who waits for an answer takes answers alone:
-what it took besides would be gone with this execution.
+Messages stay in the inbox until the job asks for them. A wait for an answer consumes answers only,
+because a message that it consumed would be lost if the execution ended before the job read it.
 """
 
 import asyncio
@@ -18,6 +18,8 @@ from headway.services.retrying import retry_until_available
 
 
 class Inbox:
+    """The messages and answers that were sent to one execution."""
+
     def __init__(
         self, execution: Execution, store: Store, *, before_read: Callable[[], Awaitable[None]]
     ) -> None:
@@ -28,31 +30,31 @@ class Inbox:
         self._answers: dict[str, InboxItem] = {}
 
     async def take_messages(self) -> list[Any]:
-        """All that came since the last look, in order."""
+        """Return the messages that arrived since the last call, in order."""
         await self._before_read()
         return [reveal(item.payload) for item in await self._message_reader.take()]
 
     async def read_answers(self) -> None:
-        """To all that is asked, for whoever waits to take."""
+        """Read the answers to all open interrupts, for `take_answer`."""
         await self._before_read()
         try:
             items = await self._answer_reader.take()
         except asyncio.CancelledError:
-            self._wakeup.set()  # What was taken, and is not heard now, may be for another.
+            self._wakeup.set()  # An answer that was consumed but not returned may be for another.
             raise
         for item in items:
             assert item.call_id is not None
             self._answers[item.call_id] = item
-            self._wakeup.set()  # It may be for another, who has looked already and found nothing.
+            self._wakeup.set()  # It may be for another wait, which has already found nothing.
 
     def take_answer(self, call_id: str, *, after_seq: int) -> tuple[Any] | None:
-        """What was read, unless it came too early to be an answer to what is asked now."""
+        """Return the answer in a tuple, or None if there is none since `after_seq`."""
         item = self._answers.pop(call_id, None)
         return None if item is None or item.seq <= after_seq else (reveal(item.payload),)
 
 
 class _InboxReader:
-    """For items of one kind, one look after the other."""
+    """Consumes items of one kind, one read at a time."""
 
     def __init__(self, claim: Claim, store: Store, kind: str) -> None:
         self._claim = claim
@@ -71,8 +73,8 @@ class _InboxReader:
             return items
 
     def _consume(self) -> Awaitable[tuple[InboxItem, ...] | None]:
-        # What came of this may never be heard, if the database goes away or the job stops
-        # waiting; then the next look asks for it once more.
+        # The answer may be lost, if the database is unavailable or the job stops waiting. The next
+        # read then requests the same items again.
         again_after = self._read_seq if self._may_have_lost_answer else None
         self._may_have_lost_answer = True
         opens_window = self._kind == MESSAGE

@@ -1,4 +1,7 @@
-"""Questions to people as a job puts them: asked, waited for without a slot, and closed."""
+"""The interrupts of a job: questions to people that are opened, waited for and closed.
+
+The job holds no slot while it waits for an answer.
+"""
 
 import asyncio
 import json
@@ -32,20 +35,23 @@ _OUTCOMES: Final = {
 
 
 def denial(ending: Ending) -> dict[str, Any]:
-    """Return the answer to a question whose run must end."""
+    """Return the answer to an interrupt whose run must end."""
     return {"approved": False, "reason": ending.value}
 
 
 def parse_on_shutdown(on_shutdown: str, schema: dict[str, Any] | None) -> bool:
-    """Return whether a shutdown denies. Raise InvalidInput if the schema allows no denial."""
+    """Return whether a shutdown answers with a denial.
+
+    Raise InvalidInput if the value is unknown, or if the schema does not allow a denial.
+    """
     if on_shutdown not in ("hand_over", "deny"):
         raise InvalidInput("on_shutdown", f"must be 'hand_over' or 'deny', not {on_shutdown!r}")
     is_denied = on_shutdown == "deny"
     if is_denied and schema is not None:
         check_schema(schema)
-        fault = find_mismatch(schema, denial(Ending.SHUTDOWN))
-        if fault is not None:
-            problem = f"the denial does not fit the schema: {fault[0]} {fault[1]}"
+        mismatch = find_mismatch(schema, denial(Ending.SHUTDOWN))
+        if mismatch is not None:
+            problem = f"the denial does not match the schema: {mismatch[0]} {mismatch[1]}"
             raise InvalidInput("on_shutdown", problem)
     return is_denied
 
@@ -54,7 +60,7 @@ A = TypeVar("A")
 
 
 class Interrupts:
-    """The questions of one execution. Several may be open at once, each under its own name."""
+    """The interrupts of one execution. Several may be open at once, each with its own call id."""
 
     def __init__(
         self,
@@ -73,9 +79,9 @@ class Interrupts:
         self._slot = slot
         self._flush = flush
         self._open_call_ids: set[str] = set()
-        """What is asked now."""
+        """The call ids of the interrupts that this execution waits for now."""
         self._earlier: list[Interrupt] | None = [] if execution.claimed.generation == 1 else None
-        """Questions of earlier executions that this one has not asked; None if not read yet."""
+        """Interrupts of earlier executions that this one has not asked; None if not read yet."""
         self._recall_lock = asyncio.Lock()
 
     async def ask(
@@ -83,15 +89,17 @@ class Interrupts:
     ) -> Any:
         """Return a person's answer, or `default` if there is none in time.
 
-        A cancel answers with a denial, or raises CancelledError if that does not fit the schema. A
-        shutdown answers only if `is_denied`; otherwise it raises CancelledError, and the question
-        stays open for the next execution of the run, which asks it under the same name.
+        A cancel answers with a denial, or raises CancelledError if that does not match the schema.
+        A shutdown answers only if `denies_on_shutdown`; otherwise it raises CancelledError, and the
+        interrupt stays open for the next execution of the run, which asks with the same call id.
         """
         if not has_call_id:
             call_id = await self._earlier_call_id(asks)
             asks = asks if call_id is None else replace(asks, call_id=call_id)
         if asks.call_id in self._open_call_ids:
-            problem = f"{asks.call_id!r} is asked now; each question that is open has its own"
+            problem = (
+                f"{asks.call_id!r} is already open; use a different call_id for each interrupt"
+            )
             raise InvalidInput("call_id", problem)
         self._open_call_ids.add(asks.call_id)
         self._execution.deny_on_shutdown_count += denies_on_shutdown
@@ -102,73 +110,78 @@ class Interrupts:
             self._execution.deny_on_shutdown_count -= denies_on_shutdown
             self._open_call_ids.remove(asks.call_id)
             if self._earlier:
-                self._earlier = [one for one in self._earlier if one.call_id != asks.call_id]
+                self._earlier = [
+                    interrupt for interrupt in self._earlier if interrupt.call_id != asks.call_id
+                ]
 
     async def _earlier_call_id(self, asks: OpenInterrupt) -> str | None:
-        """Return the oldest name under which an earlier execution asked the same question."""
+        """Return the oldest call id under which an earlier execution asked the same question."""
         async with self._recall_lock:
             if self._earlier is None:
-                left = await self._apply(ReadInterrupts(self._execution.claim))
+                stored = await self._apply(ReadInterrupts(self._execution.claim))
                 generation = self._execution.claimed.generation
-                self._earlier = [one for one in left if one.generation != generation]
-        for question in self._earlier:
-            if asks.is_same_as(question) and question.call_id not in self._open_call_ids:
-                self._earlier.remove(question)
-                return question.call_id
+                self._earlier = [
+                    interrupt for interrupt in stored if interrupt.generation != generation
+                ]
+        for interrupt in self._earlier:
+            if asks.is_same_as(interrupt) and interrupt.call_id not in self._open_call_ids:
+                self._earlier.remove(interrupt)
+                return interrupt.call_id
         return None
 
     async def _ask_and_wait(self, asks: OpenInterrupt, default: Any, *, is_denied: bool) -> Any:
         self._hand_over_if_stopping(is_denied=is_denied)
-        asked = await self._apply(asks)
+        opened = await self._apply(asks)
         after_seq, timeout_s = 0, asks.timeout_s
-        if asked is not None:
-            after_seq, timeout_s = asked.seq, asked.timeout_s
-        found: tuple[Any] | None
-        if asked is not None and asked.answer is not None:
-            found = (json.loads(asked.answer),)
-            await self._inbox.read_answers()  # Otherwise it would stay unread.
+        if opened is not None:
+            after_seq, timeout_s = opened.seq, opened.timeout_s
+        answer: tuple[Any] | None
+        if opened is not None and opened.answer is not None:
+            answer = (json.loads(opened.answer),)
+            await self._inbox.read_answers()  # Otherwise the answer would stay unread in the inbox.
             self._inbox.take_answer(asks.call_id, after_seq=after_seq)
         else:
-            found = await self._wait_for_answer(asks.call_id, after_seq, timeout_s)
+            answer = await self._wait_for_answer(asks.call_id, after_seq, timeout_s)
         self._hand_over_if_stopping(is_denied=is_denied)
-        return await self._close(asks, default, found, after_seq)
+        return await self._close(asks, default, answer, after_seq)
 
     def _hand_over_if_stopping(self, *, is_denied: bool) -> None:
-        """Raise CancelledError if the question must be left to the next execution."""
+        """Raise CancelledError if the interrupt must stay open for the next execution."""
         ending = self._execution.ending
         if ending is Ending.LOST or (ending is Ending.SHUTDOWN and not is_denied):
             raise asyncio.CancelledError
 
     async def _close(
-        self, asks: OpenInterrupt, default: Any, found: tuple[Any] | None, after_seq: int
+        self, asks: OpenInterrupt, default: Any, received: tuple[Any] | None, after_seq: int
     ) -> Any:
         ending = self._execution.ending
-        outcome, answer, is_fit = InterruptOutcome.TIMED_OUT, default, True
-        if found is not None:
-            (answer,) = found
+        outcome, answer, is_valid = InterruptOutcome.TIMED_OUT, default, True
+        if received is not None:
+            (answer,) = received
         elif ending is not None:
             outcome, answer = _OUTCOMES[ending], denial(ending)
-            is_fit = asks.schema is None or find_mismatch(json.loads(asks.schema), answer) is None
-        otherwise = encode_document(answer, field="answer") if is_fit else NULL
-        # Somebody may have answered at the last moment, and was told that it counts.
-        closes = CloseInterrupt(self._execution.claim, asks.call_id, otherwise, outcome)
-        standing = await self._apply(closes)
-        if not is_fit:
+            is_valid = asks.schema is None or find_mismatch(json.loads(asks.schema), answer) is None
+        proposed = encode_document(answer, field="answer") if is_valid else NULL
+        # A person may have answered at the last moment, and that answer was accepted. The stored
+        # answer therefore takes precedence over the proposed one.
+        closes = CloseInterrupt(self._execution.claim, asks.call_id, proposed, outcome)
+        stored = await self._apply(closes)
+        if not is_valid:
             raise asyncio.CancelledError
-        if found is not None or standing not in (None, otherwise):  # By a person, not by a limit.
+        if received is not None or stored not in (None, proposed):  # A person has answered.
             self._execution.has_progressed = True
-        if standing is not None:
-            return json.loads(standing)
+        if stored is not None:
+            return json.loads(stored)
         await self._inbox.read_answers()
-        found = self._inbox.take_answer(asks.call_id, after_seq=after_seq)
-        return answer if found is None else found[0]
+        received = self._inbox.take_answer(asks.call_id, after_seq=after_seq)
+        return answer if received is None else received[0]
 
     async def _wait_for_answer(
         self, call_id: str, after_seq: int, timeout_s: float
     ) -> tuple[Any] | None:
         self._execution.open_interrupt_count += 1
         try:
-            # Closed before it waits for its slot: until then people could still answer.
+            # Closed before the job waits for its slot. Otherwise people could still answer then.
             async with self._slot.open_wait(), self._close_on_cancel(call_id):
                 return await self._poll_answer(call_id, after_seq, timeout_s)
         finally:
@@ -177,15 +190,15 @@ class Interrupts:
     async def _poll_answer(
         self, call_id: str, after_seq: int, timeout_s: float
     ) -> tuple[Any] | None:
-        """Return None if there is no answer, and the time is over or the run must end."""
-        until_s = self._clock.monotonic_s() + timeout_s
-        while True:  # Until it is answered, or the time is over.
+        """Wait for an answer. Return None if the time is over or the run must end."""
+        deadline_s = self._clock.monotonic_s() + timeout_s
+        while True:  # Until an answer arrives or the time is over.
             self._execution.wakeup.clear()
             await self._inbox.read_answers()
-            found = self._inbox.take_answer(call_id, after_seq=after_seq)
-            if found is not None or self._execution.ending is not None:
-                return found
-            left_s = until_s - self._clock.monotonic_s()
+            answer = self._inbox.take_answer(call_id, after_seq=after_seq)
+            if answer is not None or self._execution.ending is not None:
+                return answer
+            left_s = deadline_s - self._clock.monotonic_s()
             if left_s <= 0:
                 return None
             try:
@@ -196,7 +209,7 @@ class Interrupts:
 
     @asynccontextmanager
     async def _close_on_cancel(self, call_id: str) -> AsyncIterator[None]:
-        """When the job itself has set a limit to the wait, people are not asked any longer."""
+        """Close the interrupt if the job itself cancels the wait, for example by a timeout."""
         try:
             yield
         except asyncio.CancelledError:

@@ -1,7 +1,7 @@
-"""The window of an execution, in which its job listens for messages.
+"""The message window of an execution: the time in which its job accepts messages.
 
 The window belongs to the claim: an execution that loses the run also loses its window, and the next
-one begins without a window. A job opens it with `ctx.listening()`, or by reading its messages.
+one starts without a window. A job opens it with `ctx.listening()`, or by reading its messages.
 """
 
 from collections.abc import AsyncIterator
@@ -17,6 +17,8 @@ from headway.services.retrying import retry_until_available
 
 
 class MessageWindow:
+    """Opens, closes and restores the window of one execution."""
+
     def __init__(self, execution: Execution, store: Store, clock: Clock) -> None:
         self._execution = execution
         self._store = store

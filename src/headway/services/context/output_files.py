@@ -1,13 +1,14 @@
-"""What runs leave behind: finished files, and what must be tidied up after them.
+"""The output files of runs, and their clean-up.
 
-A file is written as a `.part` in the run's own folder, then entered in the ledger under the claim,
-then renamed. A crash before the entry leaves a `.part`, which is removed; a crash after it leaves a
-`.part` that the ledger knows, which is renamed. Whoever comes next does it: the run's next
-execution, its end, or the sweep of any instance that has the same data directory. So the ledger
-knows every finished file, and what a void claim has written never gets its final name.
+A file is written as a `.part` in the run's own folder, then recorded in the ledger (a table in the
+database) under the claim, then renamed to its final path. A crash before the record leaves a
+`.part`, which is removed. A crash after it leaves a `.part` that the ledger contains, which is
+renamed. This recovery is done by the next execution of the run, when the run ends, or by the sweep
+of any instance with the same data folder. The ledger therefore contains every finished file, and a
+file that was written under a stale claim never gets its final name.
 
-Files are removed by whoever is alone with the folder of the key, and a run's folder of parts stays
-until all is done about its files: it is what makes a crash in the middle be noticed.
+Files are removed only under an exclusive lock on the folder of the key. The folder with the parts
+of a run is removed last, because its presence makes a sweep notice an interrupted clean-up.
 """
 
 import asyncio
@@ -45,23 +46,24 @@ class Output:
         self.store = store
         self.folder = folder
         self.threads = Threads()
-        """The threads in which files are written, renamed and removed."""
+        """The threads that write, rename and remove files."""
         self._runs = runs
         self._files = files
         self.open_runs: dict[RunId, Key] = {}
-        """Runs of this process that have files open, or may have."""
+        """Runs of this process that may have files open, each with its key."""
         self._last_swept_id = RunId("")
-        """After which the next sweep goes on; empty: the last came to the end."""
+        """The run after which the next sweep continues. Empty if the last one was complete."""
 
     async def prepare(self, execution: Execution) -> None:
-        """Do with the key's earlier output what the run's submitter chose, before the job begins.
+        """Archive or remove the key's earlier output, as submitted, before the job begins.
 
-        Done anew after a crash, and once it is done never again.
+        Repeated after a crash until it is confirmed in the database, and never after that. Raise
+        RunNotActive if the claim is stale.
         """
         claimed = execution.claimed
         async with self._hold_key(claimed.key):
-            # Looked at again now that nobody else can be at it: a later claim may have been here,
-            # and its job be at work since.
+            # Check again under the lock: a later claim may have prepared the output already, and
+            # its job may be writing files.
             record = await self._runs.run(claimed.run_id)
             if (
                 record is None
@@ -73,14 +75,14 @@ class Output:
                 await self._archive(execution)
             while files := await self._files_of_key(claimed.key):
                 await self._remove(files)
-        prepared = ConfirmOutputPrepared(execution.claim)
-        if not await retry_until_available(lambda: self.store.apply(prepared)):
+        confirm = ConfirmOutputPrepared(execution.claim)
+        if not await retry_until_available(lambda: self.store.apply(confirm)):
             raise RunNotActive(claimed.run_id)
 
     async def _archive(self, execution: Execution) -> None:
         claimed = execution.claimed
         if self.folder.has_archive(claimed.key, claimed.run_id):
-            return  # An earlier execution came so far.
+            return  # An earlier execution completed this step.
         paths: list[str] = []
         while files := await self._files_of_key(claimed.key, after=paths[-1] if paths else ""):
             paths += [file.path for file in files]
@@ -94,10 +96,10 @@ class Output:
                 should_stop=lambda: execution.ending is not None,
             )
             if not self.folder.has_archive(claimed.key, claimed.run_id):
-                raise asyncio.CancelledError  # It was stopped; nothing may be removed.
+                raise asyncio.CancelledError  # It was stopped, so no file may be removed.
 
     async def recover(self, run_id: RunId, *, up_to_generation: int | None = None) -> None:
-        """Rename or remove what executions up to generation `up_to` (None: all) left unfinished."""
+        """Rename or remove the parts left by executions up to that generation (None: by all)."""
         parts = [
             part
             for part in self.folder.parts(run_id)
@@ -117,22 +119,25 @@ class Output:
     async def _rename_part(self, run_id: RunId, file: StoredFile) -> None:
         try:
             await self.threads.run(self.folder.publish_part, run_id, file.part, file.key, file.path)
-        except InvalidInput as error:  # The place was taken by a folder meanwhile.
-            log.warning("file_not_placed", extra={"run_id": run_id, "reason": str(error)})
+        except InvalidInput as error:  # A folder was created at the path in the meantime.
+            log.warning("file_rename_refused", extra={"run_id": run_id, "reason": str(error)})
             await self._drop([file])
             self.folder.drop_part(run_id, file.part)
 
     async def delete_if_requested(self, run_id: RunId, *, is_over: bool) -> None:
-        """Remove the run's files, if a cancel said so and nothing but its end can follow."""
+        """Remove the run's files if its cancel requested that.
+
+        `is_over` states whether the run has ended already, or is only being cancelled.
+        """
         record = await self._runs.run(run_id)
         status = RunStatus.CANCELED if is_over else RunStatus.CANCELLING
         if record is not None and record.run.status is status and record.run.delete_files_on_cancel:
             await self._delete(run_id, record.run.key)
 
     async def clean_up_key(self, key: Key, *, except_run_id: RunId) -> None:
-        """Finish what earlier runs of the key were about to do, before another makes files there.
+        """Finish the clean-up of the key's earlier runs before another run writes files there.
 
-        What they were to rename later would replace something newer.
+        A part of theirs that was renamed later would replace a newer file.
         """
         for run_id in self.folder.run_ids():
             if run_id != except_run_id and self.open_runs.get(run_id, key) == key:
@@ -142,9 +147,9 @@ class Output:
                     await self.delete_if_requested(run_id, is_over=True)
 
     async def clean_up(self, run_id: RunId) -> None:
-        """Tidy up after the run, if it is over and its runner has stopped."""
+        """Recover or delete the files of a run, if it has ended and no process holds its folder."""
         record = await self._runs.run(run_id)
-        if record is None or record.run.is_active:  # An unknown one may be another database's.
+        if record is None or record.run.is_active:  # An unknown run may be of another database.
             return
         hold = self.folder.hold_run_exclusive(run_id)
         if hold is None:
@@ -157,23 +162,27 @@ class Output:
             hold.close()
 
     async def sweep(self) -> None:
-        """Tidy up after runs that ended elsewhere, or whose executor did not come to it.
+        """Clean up one batch of runs that ended elsewhere, or without a clean-up.
 
-        One batch of them: what stays in front must not hide what is behind, so the next goes on.
+        The next sweep continues after this batch, so that runs that stay do not hide later ones.
         """
         try:
-            found = self.folder.run_ids()
+            run_ids = self.folder.run_ids()
         except OSError as error:
-            log.warning("files_not_looked_at", extra={"reason": str(error)})
+            log.warning("file_sweep_failed", extra={"reason": str(error)})
             return
-        left = [one for one in found if one > self._last_swept_id and one not in self.open_runs]
-        batch = left[:BATCH_SIZE]
-        self._last_swept_id = batch[-1] if len(left) > BATCH_SIZE else RunId("")
+        remaining = [
+            run_id
+            for run_id in run_ids
+            if run_id > self._last_swept_id and run_id not in self.open_runs
+        ]
+        batch = remaining[:BATCH_SIZE]
+        self._last_swept_id = batch[-1] if len(remaining) > BATCH_SIZE else RunId("")
         for run_id in await self._files.ended_runs(batch) if batch else ():
             try:
                 await self.clean_up(run_id)
-            except OSError as error:  # It is tried again in the next round.
-                log.warning("files_left", extra={"run_id": run_id, "reason": str(error)})
+            except OSError as error:  # The next round tries again.
+                log.warning("file_cleanup_failed", extra={"run_id": run_id, "reason": str(error)})
 
     async def _delete(self, run_id: RunId, key: Key) -> None:
         async with self._hold_key(key):
@@ -181,7 +190,7 @@ class Output:
                 await self._remove(files)
 
     async def _remove(self, files: Sequence[StoredFile]) -> None:
-        # The files first: what the ledger still knows is removed by whoever comes next.
+        # Remove the files first: after a crash, the next clean-up finds the records and repeats it.
         await self.threads.run(self.folder.remove, files[0].key, [file.path for file in files])
         await self._drop(files)
 
@@ -201,7 +210,7 @@ class Output:
 
     @asynccontextmanager
     async def _hold_key(self, key: Key) -> AsyncIterator[None]:
-        # Until the other one is done, who may be another process.
+        # Poll, because the current holder of the lock may be another process.
         while (hold := self.folder.hold_key(key)) is None:  # noqa: ASYNC110
             await asyncio.sleep(LOCK_RETRY_S)
         try:
@@ -215,6 +224,6 @@ def part_name(generation: int, number: int, name: str) -> str:
 
 
 def parse_generation(part: str) -> int:
-    """0: it is not ours, and nobody else's business here."""
+    """Return the generation in the name of a part, or 0 if headway has not made the file."""
     number = part.split("-", 1)[0]
     return int(number) if number.isdecimal() else 0

@@ -1,8 +1,8 @@
-"""What a job says: as often as it likes, and ten times a second it is written down.
+"""Write the progress, log lines and events of a job, at most ten times per second.
 
-The first word is written at once. What follows within a tenth of a second waits, and is written
-together: the last progress, neighbouring log lines as one event, and the job's own events one by
-one, all in the order in which they were said. Who says more than may wait is kept waiting itself.
+The first report is written at once. Reports within the next tenth of a second are buffered and
+written together: only the latest progress, adjacent log lines as one event, and the job's own
+events one by one. Log lines and events keep their order. When the buffer is full, the job waits.
 """
 
 import asyncio
@@ -22,13 +22,16 @@ from headway.services.retrying import retry_until_available
 
 WRITE_INTERVAL_S: Final = 0.1
 PENDING_WEIGHT_MAX: Final = 256 << 10
-"""In characters; one that is longer goes alone."""
+"""The size of the buffer in characters. A longer report is written alone."""
 EVENT_WEIGHT: Final = 500
-"""What an event counts besides its payload."""
+"""The overhead in characters that an event counts in addition to its payload."""
 
 
 class Reporter:
-    """Of one execution. What the job awaits of it is either written, or waits for its time."""
+    """The buffered reports of one execution.
+
+    When an awaited method returns, the report is written or buffered for the next write.
+    """
 
     def __init__(self, store: Store, claim: Claim) -> None:
         self._store = store
@@ -38,33 +41,33 @@ class Reporter:
         self._weight = 0
         self._written_at_s = float("-inf")
         self._timer: asyncio.Task[None] | None = None
-        self._write_lock = asyncio.Lock()  # One after the other, or they could overtake each other.
+        self._write_lock = asyncio.Lock()  # Serializes writes, so that they keep their order.
 
-    async def set_progress(self, figures: Document) -> None:
-        """Of what comes too soon, only the last one counts."""
-        self._progress = figures
+    async def set_progress(self, progress: Document) -> None:
+        """Replace the progress. Only the latest one is written."""
+        self._progress = progress
         await self._write_or_schedule()
 
-    async def append(self, said: JobEvent) -> None:
-        """A log line, or an event."""
-        while self._pending and self._weight + _weight(said) > PENDING_WEIGHT_MAX:
+    async def append(self, event: JobEvent) -> None:
+        """Add a log line or an event. Wait if the buffer is full."""
+        while self._pending and self._weight + _weight(event) > PENDING_WEIGHT_MAX:
             await self._wait_until_due()
             await retry_until_available(self._write)
-        self._pending.append(said)
-        self._weight += _weight(said)
+        self._pending.append(event)
+        self._weight += _weight(event)
         await self._write_or_schedule()
 
     async def flush(self) -> None:
-        """Write what was said, so that what the caller writes next stands behind it."""
+        """Write the buffered events, so that the caller's next write comes after them."""
         await retry_until_available(self._write_events)
 
     async def finish(self) -> None:
-        """Write all that waits; nothing follows."""
+        """Write everything that is buffered, at the end of the execution."""
         self._stop_timer()
         await retry_until_available(self._write)
 
     def discard(self) -> None:
-        """Nobody listens any more."""
+        """Drop everything that is buffered, because the claim is lost."""
         self._stop_timer()
         self._take_pending()
         self._progress = None
@@ -80,12 +83,12 @@ class Reporter:
             self._timer = asyncio.create_task(self._write_later())
 
     async def _wait_until_due(self) -> None:
-        while self._wait_s > 0:  # noqa: ASYNC110 - Somebody else may have written meanwhile.
+        while self._wait_s > 0:  # noqa: ASYNC110  # Another write may move the time in between.
             await asyncio.sleep(self._wait_s)
 
     async def _write_later(self) -> None:
         await self._wait_until_due()
-        self._timer = None  # What is being written is not broken off.
+        self._timer = None  # From here on `_stop_timer` must not cancel the write.
         with suppress(StoreClosed):
             await retry_until_available(self._write)
 
@@ -104,7 +107,7 @@ class Reporter:
             try:
                 await self._store.apply(SaveProgress(self._claim, progress))
             except InfrastructureError:
-                if self._progress is None:  # Else a newer one has come meanwhile.
+                if self._progress is None:  # Otherwise there is a newer one.
                     self._progress = progress
                 raise
 
@@ -112,27 +115,27 @@ class Reporter:
         async with self._write_lock:
             if not self._pending:
                 return
-            said = self._take_pending()
+            events = self._take_pending()
             self._written_at_s = time.monotonic()
             try:
-                await self._store.apply(AppendEvents(self._claim, tuple(_merge_log_lines(said))))
+                await self._store.apply(AppendEvents(self._claim, tuple(_merge_log_lines(events))))
             except InfrastructureError:
-                self._pending[:0] = said
-                self._weight += sum(map(_weight, said))
+                self._pending[:0] = events
+                self._weight += sum(map(_weight, events))
                 raise
 
     def _take_pending(self) -> list[JobEvent]:
-        said, self._pending, self._weight = self._pending, [], 0
-        return said
+        events, self._pending, self._weight = self._pending, [], 0
+        return events
 
 
-def _weight(said: JobEvent) -> int:
-    return len(said.payload) + (0 if said.type == EventType.LOG else EVENT_WEIGHT)
+def _weight(event: JobEvent) -> int:
+    return len(event.payload) + (0 if event.type == EventType.LOG else EVENT_WEIGHT)
 
 
-def _merge_log_lines(said: Iterable[JobEvent]) -> Iterator[JobEvent]:
-    """Each as it is, but for log lines: those that follow each other are one event."""
-    for kind, group in groupby(said, key=lambda one: one.type):
+def _merge_log_lines(events: Iterable[JobEvent]) -> Iterator[JobEvent]:
+    """Yield the events in order, with each sequence of adjacent log lines as one event."""
+    for kind, group in groupby(events, key=lambda event: event.type):
         if kind == EventType.LOG:
             yield make_log_event([line.payload for line in group])
         else:

@@ -1,4 +1,4 @@
-"""What a job is given, and what it may say while it runs."""
+"""The context that a job receives: its parameters, reports, files, waits and children."""
 
 import json
 from collections.abc import Callable
@@ -34,14 +34,14 @@ from headway.services.submit.job import JobFunction
 from headway.services.submit.run_handle import result_or_raise
 
 SHORT_WAIT_S: Final = 1.0
-"""Who waits for less keeps its slot: to give it back and get it again costs more."""
+"""A shorter sleep keeps the slot, because releasing it and requesting it again costs more."""
 SCHEMA_BYTE_COUNT_MAX: Final = 65_536
 
 A = TypeVar("A")
 
 
 class ChildRun:
-    """A child of the run whose job holds this."""
+    """A child run, as its parent's job sees it."""
 
     def __init__(self, run_id: RunId, children: Children, slot: Slot) -> None:
         self.id = run_id
@@ -55,9 +55,9 @@ class ChildRun:
         return (await self._children.record(self.id)).run.status
 
     async def result(self) -> Any:
-        """What its job returned, once it has; RunFailed when it ends in any other way.
+        """Wait for the child, and return its result. Raise RunFailed if it has none.
 
-        While it is active, the parent waits without a slot.
+        The parent holds no slot while it waits.
         """
         record = await self._children.record(self.id)
         if record.run.is_active:
@@ -67,15 +67,16 @@ class ChildRun:
 
 
 class RunContext:
-    """One execution of one run. Pass `generation` on to whatever must not hear an older one.
+    """The context of one execution of a run; the first argument of its job.
 
     While the job waits in `sleep` (a second or more), in `interrupt` or for a child, the run keeps
-    its key and gives its slot to others; it goes on when it has one again, ahead of runs that are
+    its key but releases its slot. It continues when it has a slot again, ahead of runs that are
     only queued.
 
-    Besides what it can say and ask, it has `run_id`, `key`, `mode` (start or continue), `params`,
-    `checkpoint` (what this run saved last, or the run that it continues), `generation` (how often
-    the run was claimed) and `attempt` (1, and one more for each retry).
+    Its attributes are `run_id`, `key`, `mode` (start or continue), `params`, `checkpoint` (the last
+    one of this run, or of the run that it continues), `generation` (how often the run was claimed)
+    and `attempt` (1, and one more for each retry). Send `generation` to external systems that must
+    reject requests of an older execution.
     """
 
     def __init__(
@@ -104,9 +105,9 @@ class RunContext:
         self.checkpoint: Any = (
             None if claimed.checkpoint is None else json.loads(claimed.checkpoint)
         )
-        """What this run saved last, or the run that it continues."""
+        """The last checkpoint of this run, or of the run that it continues."""
 
-    # Made for those who use them: most runs are short.
+    # Created on first use, because most runs are short and use few of them.
 
     @cached_property
     def _slot(self) -> Slot:
@@ -141,13 +142,13 @@ class RunContext:
 
     @cached_property
     def params(self) -> dict[str, Any]:
-        """As they were submitted, defaults included."""
+        """The parameters of the run, including defaults."""
         params: dict[str, Any] = reveal(self._execution.claimed.params)
         return params
 
     @property
     def cancelled(self) -> bool:
-        """Whether the job should end. An async job is also cancelled."""
+        """True if the job should end. An async job is also cancelled."""
         return self._execution.note_ending() is not None
 
     @property
@@ -160,12 +161,15 @@ class RunContext:
         ending = self._execution.note_ending()
         return None if ending is None else ending.value
 
-    async def progress(self, /, **figures: Any) -> None:
-        """Replace the run's progress by `figures`; ten times a second it is written down."""
-        await self._reporter.set_progress(encode_document(figures, field="progress"))
+    async def progress(self, /, **fields: Any) -> None:
+        """Replace the run's progress. Persisted at most ten times per second."""
+        await self._reporter.set_progress(encode_document(fields, field="progress"))
 
     async def save_checkpoint(self, checkpoint: Any) -> None:
-        """From here a later execution goes on, after a crash or by Continue."""
+        """Store a checkpoint, from which later executions continue.
+
+        These are executions after a crash, and runs of the key in the mode `continue`.
+        """
         document = encode_document(checkpoint, field="checkpoint")
         await self._apply(SaveCheckpoint(self._claim, document))
         self._execution.has_progressed = True
@@ -174,26 +178,26 @@ class RunContext:
     def file(self, path: str) -> AbstractAsyncContextManager[FileWriter]:
         """Write a file in the folder of the run's key: `async with ctx.file("photos/1.jpg") as f`.
 
-        It has its name once the block has ended without an error, whole and all at once; until
-        then it is a `.part`, which an error or a cancel removes.
+        The file gets its name atomically when the block ends without an error. Until then it is a
+        `.part`, which an error or a cancel removes.
         """
         return self._files.open_file(path)
 
     async def has_file(self, path: str) -> bool:
-        """Whether the key has this file, whole, of whichever run."""
+        """Return whether the key has this file, finished, from any of its runs."""
         return await self._files.has_file(path)
 
     async def log(self, message: str, *, level: str = "info", **fields: Any) -> None:
-        """A line for people to read, kept with the run.
+        """Store a log line with the run.
 
-        Lines that follow each other within a tenth of a second become one event. Before a
-        checkpoint, a question, a wait and the end of the run all of them are written.
+        Adjacent lines within a tenth of a second become one event. All lines are written before a
+        checkpoint, an interrupt, a wait and the end of the run.
         """
         line = {"level": level, "message": message, **fields}
         await self._reporter.append(JobEvent(EventType.LOG, encode_document(line, field="log")))
 
     async def emit(self, kind: str, payload: Any = None) -> None:
-        """An event of the job's own making, for whoever watches the run; written like lines."""
+        """Store an event of the job's own kind with the run. Written as log lines are."""
         await self._reporter.append(make_job_event(kind, encode_document(payload, field="payload")))
 
     async def messages(self) -> list[Any]:
@@ -207,14 +211,14 @@ class RunContext:
         return messages
 
     async def sleep(self, seconds: float) -> None:
-        """Wait; from a second on without a slot, which others use meanwhile."""
+        """Sleep. From one second on the slot is released, so that other runs can use it."""
         check_seconds(seconds, field="seconds")
         if seconds < SHORT_WAIT_S:
             await self._clock.sleep(seconds)
             return
-        until_s = self._clock.monotonic_s() + seconds
-        async with self._slot.open_wait():  # Which takes a moment that is part of the sleep.
-            await self._clock.sleep(max(0.0, until_s - self._clock.monotonic_s()))
+        wake_at_s = self._clock.monotonic_s() + seconds
+        async with self._slot.open_wait():  # Releasing the slot takes part of the time.
+            await self._clock.sleep(max(0.0, wake_at_s - self._clock.monotonic_s()))
 
     async def interrupt(
         self,
@@ -226,14 +230,14 @@ class RunContext:
         call_id: str | None = None,
         on_shutdown: Literal["hand_over", "deny"] = "hand_over",
     ) -> Any:
-        """Ask people, and return their answer, or `default` if there is none in time.
+        """Ask a person, and return the answer, or `default` if there is none in time.
 
-        With a JSON `schema` an answer that does not fit is refused, and a page can show a form.
-        Several questions may be open at once; `call_id` names this one, if the job has a name for
-        it. The default of `timeout_s` is the setting `permission_timeout_s`.
+        With a JSON `schema` an answer that does not match is refused, and a page can show a form.
+        Several interrupts may be open at once; `call_id` identifies this one, if the job has an id
+        for it. The default of `timeout_s` is the setting `permission_timeout_s`.
 
         A cancel answers with `{"approved": false, "reason": "cancelled"}`, or cancels the job if
-        the schema does not allow that. When the process stops, the question stays open, and the
+        the schema does not allow that. When the process stops, the interrupt stays open, and the
         next execution that asks the same question waits for the same answer. With
         `on_shutdown="deny"` the answer is `{"approved": false, "reason": "shutdown"}` instead.
         """
@@ -265,14 +269,14 @@ class RunContext:
             self._execution.timeouts.permission_timeout_s if timeout_s is None else timeout_s,
             None if default is None else encode_document(default, field="default"),
         )
-        fault = None if schema is None or default is None else find_mismatch(schema, default)
-        if fault is not None:
-            place, problem = fault
-            raise InvalidInput(place.replace("answer", "default", 1), problem)
+        mismatch = None if schema is None or default is None else find_mismatch(schema, default)
+        if mismatch is not None:
+            path, problem = mismatch
+            raise InvalidInput(path.replace("answer", "default", 1), problem)
         return asks
 
     def listening(self) -> AbstractAsyncContextManager[None]:
-        """Listen for messages inside the block. Read them at the top of each step.
+        """Accept messages inside the block. Read them at the top of each step.
 
         After the block neither a message nor a cancel is accepted, because only the result has to
         be stored. Call `messages()` once more then, for messages that were accepted before.
@@ -284,8 +288,8 @@ class RunContext:
 
         The default of `timeout_s` is the setting `compaction_timeout_s`.
         """
-        usual_s = self._execution.timeouts.compaction_timeout_s
-        return self._window.compacting(timeout_s=usual_s if timeout_s is None else timeout_s)
+        default_s = self._execution.timeouts.compaction_timeout_s
+        return self._window.compacting(timeout_s=default_s if timeout_s is None else timeout_s)
 
     async def start(
         self,
@@ -298,11 +302,13 @@ class RunContext:
     ) -> "ChildRun":
         """Start a run of `job` as a child of this one, once, however often this run is executed.
 
-        `job` is the name of a job, or its function.
-        Asked for the same again (job, key and parameters, for the same time in this execution),
-        or under the same `name`, it is the same child. A retry starts anew what has failed. What
-        is still active when this run ends is cancelled. KeyBusy, LaneFull: as for any run.
-        ChildRefused: it could never start, or there are too many.
+        `job` is the name of a job, or its function. A later execution of this run gets the same
+        child for the same `name`, or without a name for the same job, key, parameters and number of
+        such a call. A retry starts failed children again. Children that are active when this run
+        ends are cancelled.
+
+        Raise KeyBusy or LaneFull as for any run. Raise ChildRefused if the child could never start,
+        or if there are too many.
         """
         run_id = await self._children.start(
             job, key=key, params=params, name=name, on_conflict=on_conflict
@@ -318,23 +324,26 @@ class RunContext:
         name: str | None = None,
         on_conflict: OnConflict | str = OnConflict.REJECT,
     ) -> Any:
-        """`start` a child and wait for its result, without a slot; RunFailed if it has none."""
+        """Start a child and return its result. Raise RunFailed if it has none.
+
+        This run holds no slot while it waits.
+        """
         child = await self.start(job, key=key, params=params, name=name, on_conflict=on_conflict)
         return await child.result()
 
     @property
     def execution(self) -> Execution:
-        """For the engine: what it was told."""
+        """The state of the execution, for the engine."""
         return self._execution
 
     @property
     def files(self) -> RunFiles:
-        """For the engine, and for jobs that are plain functions."""
+        """The files of the execution, for the engine and for plain functions."""
         return self._files
 
     async def finish(self) -> None:
-        """For the engine: write down what has waited, if anybody listens."""
-        if "_report" not in self.__dict__:
+        """Write the buffered reports, or drop them if the claim is lost. For the engine."""
+        if "_reporter" not in self.__dict__:
             return
         if self._execution.ending is Ending.LOST:
             self._reporter.discard()
@@ -342,10 +351,10 @@ class RunContext:
             await self._reporter.finish()
 
     async def _flush(self) -> None:
-        if "_report" in self.__dict__:
+        if "_reporter" in self.__dict__:
             await self._reporter.flush()
 
     async def _apply(self, command: Command[A]) -> A:
         await self._flush()
-        # An outage is not the job's fault. When it costs the lease, the execution is ended.
+        # An outage must not fail the job. If the lease expires meanwhile, the engine ends the task.
         return await retry_until_available(lambda: self._store.apply(command))

@@ -1,4 +1,4 @@
-"""The files that one execution writes."""
+"""The files that one execution writes. See `output_files` for their life cycle."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -21,7 +21,7 @@ log = event_log(__name__)
 
 
 class FileWriter:
-    """A file of a run, being written. It gets its name when the `async with` block ends."""
+    """A file that a run writes. It gets its final name when the `async with` block ends."""
 
     def __init__(self, part: PartFile, threads: Threads) -> None:
         self._part = part
@@ -29,19 +29,19 @@ class FileWriter:
         self._buffer = bytearray()
 
     async def write(self, data: bytes | bytearray | memoryview) -> None:
-        """Append; to be awaited, because a disk may be slower than what is to be written."""
+        """Append `data`. Awaits the disk when the buffer is full."""
         self._buffer += check_data(data)
         if len(self._buffer) >= BUFFER_BYTE_COUNT:
             await self.flush()
 
     async def flush(self) -> None:
-        """Hand what was written to the system."""
-        waiting, self._buffer = self._buffer, bytearray()
-        await self._threads.run(self._part.write, waiting)
+        """Pass the buffered data to the operating system."""
+        buffered, self._buffer = self._buffer, bytearray()
+        await self._threads.run(self._part.write, buffered)
 
 
 class RunFiles:
-    """What an execution does with files, and how it leaves them."""
+    """Creates, finishes and cleans up the files of one execution."""
 
     def __init__(self, execution: Execution, output: Output) -> None:
         self._execution = execution
@@ -53,10 +53,10 @@ class RunFiles:
         self._enter_lock = asyncio.Lock()
         self._has_ended = False
         self._may_have_parts = execution.claimed.generation > 1
-        """This execution has begun a file, or an earlier one may have. Most runs have none."""
+        """True if this or an earlier execution may have begun a file. Most runs have none."""
         self._part_count = 0
         self._finished: dict[str, FinishFile] = {}
-        """Finished, and perhaps entered in the ledger; not renamed yet."""
+        """Parts that are finished and perhaps recorded in the ledger, but not renamed yet."""
 
     @asynccontextmanager
     async def open_file(self, path: str) -> AsyncIterator[FileWriter]:
@@ -76,7 +76,7 @@ class RunFiles:
         return self._folder.has_file(self._key, path)
 
     async def prepare(self) -> None:
-        """See to the key's earlier output, before the job begins."""
+        """Archive or remove the key's earlier output, before the job begins."""
         if self._execution.claimed.on_existing_output is not None:
             await self._open_folder()
             await retry_until_available(lambda: self._output.prepare(self._execution))
@@ -91,7 +91,7 @@ class RunFiles:
         return self._folder.create_part(self._run_id, name)
 
     async def finish_part(self, part: PartFile, path: str) -> None:
-        """Enter the file in the ledger, then rename it; RunNotActive: the claim is void."""
+        """Record the file in the ledger, then rename it. Raise RunNotActive on a stale claim."""
         byte_count = await self._output.threads.run(part.finish)
         self._check_not_ended()
         self._folder.check_path(self._key, path)
@@ -115,24 +115,23 @@ class RunFiles:
         del self._finished[part.name]
 
     def discard_part(self, part: PartFile) -> None:
-        """Remove a file that was not finished. In any thread."""
+        """Remove a file that was not finished. Callable from any thread."""
         part.close()
-        if part.name not in self._finished:  # Else `end` asks the ledger.
+        if part.name not in self._finished:  # Otherwise `end_parts` checks the ledger.
             self._folder.drop_part(self._run_id, part.name)
 
     async def end_parts(self, *, is_released: bool) -> None:
-        """The job has stopped: leave no part behind.
+        """Rename or remove all parts, after the job has stopped.
 
-        When the execution is given up, leave no file either that a cancel wants deleted. What
-        cannot be done now is done by the sweep.
+        If the claim is released because of a cancel, also delete the files if that was requested.
+        The sweep does what fails here.
         """
         self._has_ended = True
         try:
             if not self._has_parts():
                 return
-            for command in list(
-                self._finished.values()
-            ):  # Whether or not it was heard the first time.
+            # Repeat these commands, because the answers to the first attempts may have been lost.
+            for command in list(self._finished.values()):
                 await self._output.store.apply(command)
             await self._output.recover(
                 self._run_id, up_to_generation=self._execution.claimed.generation
@@ -140,10 +139,10 @@ class RunFiles:
             if is_released and self._execution.ending is Ending.CANCELLED:
                 await self._output.delete_if_requested(self._run_id, is_over=False)
         except (InfrastructureError, OSError) as error:
-            log.warning("files_left", extra={"run_id": self._run_id, "reason": str(error)})
+            log.warning("file_cleanup_failed", extra={"run_id": self._run_id, "reason": str(error)})
 
     async def close(self) -> None:
-        """All has been said about the run: tidy up, if it is over."""
+        """Release the run's folder after the outcome was written, and clean up an ended run."""
         if self._hold is not None:
             self._hold.close()
             self._hold = None
@@ -152,7 +151,7 @@ class RunFiles:
             if self._has_parts():
                 await self._output.clean_up(self._run_id)
         except (InfrastructureError, OSError) as error:
-            log.warning("files_left", extra={"run_id": self._run_id, "reason": str(error)})
+            log.warning("file_cleanup_failed", extra={"run_id": self._run_id, "reason": str(error)})
 
     async def _open_folder(self) -> None:
         async with self._enter_lock:
@@ -183,8 +182,8 @@ class RunFiles:
 
 
 def check_data(data: bytes | bytearray | memoryview) -> bytes | bytearray | memoryview:
-    """`data`, if it can be written; else InvalidInput."""
-    given: object = data
-    if not isinstance(given, bytes | bytearray | memoryview):
+    """Return `data`. Raise InvalidInput if it is not bytes."""
+    value: object = data
+    if not isinstance(value, bytes | bytearray | memoryview):
         raise InvalidInput("data", "must be bytes; encode text first")
     return data

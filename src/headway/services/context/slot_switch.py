@@ -1,4 +1,4 @@
-"""The slot of one execution: held while its job works, given back while it waits."""
+"""The slot of one execution: held while its job works, released while it waits."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -11,9 +11,12 @@ from headway.services.retrying import retry_until_available
 
 
 class Slot:
-    """A job may wait for several things at once: the first wait gives the slot back, the last one
-    gets it again. Whatever goes on in between does so without: a job that held a slot while it
-    waits for a child could keep the child from starting."""
+    """Releases the slot when the job's first wait begins, and requests it after the last one.
+
+    A job may wait for several things at once. Until the last wait ends, its other work also runs
+    without a slot: a job that held a slot while it waits for a child could prevent the child from
+    starting.
+    """
 
     def __init__(
         self, execution: Execution, store: Store, *, before_wait: Callable[[], Awaitable[None]]
@@ -26,34 +29,37 @@ class Slot:
 
     @asynccontextmanager
     async def open_wait(self) -> AsyncIterator[None]:
-        """To be left with a slot, ahead of runs that are only queued, unless the run is to end."""
+        """Wait without a slot inside the block. Leave it with a slot, unless the run must end.
+
+        The request for the slot takes precedence over runs that are only queued.
+        """
         self._execution.begin_wait()
         try:
             await self._update_slot()
             yield
-        finally:  # Also when the job itself has set a limit to the wait.
+        finally:  # Also if the job itself cancels the wait, for example by a timeout.
             self._execution.wait_count -= 1
             if self._execution.ending is None:
                 await self._update_slot()
 
     async def _update_slot(self) -> None:
-        """Have a slot if nobody waits, and none if somebody does."""
+        """Hold a slot if no wait is open, and none if one is."""
         async with self._lock:
             is_waiting = self._execution.wait_count > 0
             if is_waiting and self._has_slot:
                 await self._before_wait()
-                # If this is broken off, whoever wants a slot again is told that it has one.
+                # Set first: if this is cancelled, a later request is answered with HELD.
                 self._has_slot = False
-                given = ReleaseSlot(self._execution.claim)
-                self._has_slot = not await retry_until_available(lambda: self._store.apply(given))
+                release = ReleaseSlot(self._execution.claim)
+                self._has_slot = not await retry_until_available(lambda: self._store.apply(release))
                 self._execution.has_slot = self._has_slot
             elif not is_waiting and not self._has_slot:
-                # Whatever becomes of this, the next wait begins by standing in no line.
+                # Set first: if this is cancelled, the next wait releases the slot or the request.
                 self._has_slot = True
                 slot = self._execution.expect_slot()
-                wanted = RequestSlot(self._execution.claim)
-                answer = await retry_until_available(lambda: self._store.apply(wanted))
+                request = RequestSlot(self._execution.claim)
+                answer = await retry_until_available(lambda: self._store.apply(request))
                 if answer is not SlotResult.HELD:
-                    # A refusal is no reason to go on without: it is to end, and is told so soon.
+                    # Wait also after a refusal: the run must then end, and is cancelled soon.
                     await slot
                 self._execution.has_slot = True

@@ -1,1 +1,1 @@
-"""The engine: claim runs, execute them, sweep up after lost instances."""
+"""The engine: claim runs, execute them, and recover the runs of lost instances."""

@@ -1,7 +1,21 @@
-"""The engine of one process: it claims runs when there is room, and executes them.
+"""The engine of one process: claims runs when there is room, and executes them.
 
-Hints make it fast (of what this process and others commit), polling makes it certain. An instance
-that is declared dead ends its work and begins anew under another id.
+Events that this process or others commit make the engine react at once. Polling makes it reliable:
+a lost hint only delays the reaction until the next poll.
+
+An engine registers as an instance, with a lease in the database. The writer's thread renews the
+lease every third of `lease_ttl_s`, also while a job blocks the event loop. Each renewal counts from
+the moment it was sent: until `lease_ttl_s` after that moment the engine may act as the instance.
+This is the trust window. The database counts the same time from its own clock, after the renewal
+has arrived, so the window always closes before another instance may declare this one dead and take
+over its runs.
+
+When the window closes without a renewal, or the database reports that the instance was declared
+dead, the engine ends all executions as LOST without writing their outcome, and registers again
+under a new id. Claims that arrive after the window has closed are not executed; they are released
+when the old instance is swept. The claim token protects the database in any case: a write under a
+stale claim is refused. The trust window only limits how long a job may act outside the database
+at the same time as its successor.
 """
 
 import asyncio
@@ -22,18 +36,19 @@ from headway.core.command.admin.instance import (
 from headway.core.command.run.claim import ClaimedRun, InstanceLost
 from headway.core.errors import InfrastructureError, StoreClosed
 from headway.core.ids import InstanceId, RunId
+from headway.core.lease import trusted_until_s
 from headway.core.run.events import Event, EventType
 from headway.core.run.run import Claim
 from headway.core.run.status import RunStatus
 from headway.core.run.transitions import TERMINAL
 from headway.core.timeouts import DEFAULT_TIMEOUTS, Timeouts
-from headway.forked import guard_loop
 from headway.log import event_log
 from headway.ports.clock import Clock
 from headway.ports.id_source import IdSource
 from headway.ports.life_lock import LifeLock
 from headway.ports.run_reader import HeldRun, RunReader
 from headway.ports.store import Store
+from headway.process.fork_guard import guard_loop
 from headway.services.context.child_runs import Children
 from headway.services.context.execution import Ending, Execution
 from headway.services.context.output_files import Output
@@ -60,17 +75,19 @@ PRUNE_S: Final = 60.0
 FILES_SWEEP_S: Final = 2.0
 LEASE_CHECK_S: Final = 0.2
 UNWIND_S: Final = 5.0
-"""How long jobs that were told to end may take for it when the engine stops."""
+"""How long cancelled jobs may take to end when the engine stops."""
 HELD_COUNT_MAX: Final = 100_000
 
 log = event_log(__name__)
 
 
 class Engine:
-    """Works inside `async with`. If it dies there, the body is cancelled, and its error raised.
+    """Claims and executes runs inside `async with`.
 
-    At the end of the body no more runs are claimed, and those at hand have `stop_wait_s` to end, or
-    none after an error. Then they are cancelled and given up: others go on with them.
+    If one of its loops fails, the body is cancelled and the error of the loop is raised.
+
+    At the end of the body no more runs are claimed, and executing runs have `stop_wait_s` to end,
+    or no time after an error. Then they are cancelled and handed over to other instances.
     """
 
     def __init__(
@@ -90,14 +107,14 @@ class Engine:
         on_start: Callable[[Execution], None] | None = None,
         timeouts: Timeouts = DEFAULT_TIMEOUTS,
     ) -> None:
-        """`keep` removes what is over and old; `look_around` finds jobs that others have runs of.
+        """Create an engine that is not started yet.
 
-        `life_lock` stays held when the engine ends: whoever gave it lets it go afterwards.
+        `prune` removes expired rows until its argument returns True. `discover_jobs` registers jobs
+        that other instances have runs of. `life_lock` stays held when the engine ends; the caller
+        releases it afterwards.
         """
-        self._store = store
-        self._reader = reader
-        self._ids = ids
-        self._clock = clock
+        self._store, self._reader = store, reader
+        self._ids, self._clock = ids, clock
         self._jobs = jobs
         self._stop_wait_s = stop_wait_s
         self._lease_ttl_s = lease_ttl_s
@@ -113,11 +130,12 @@ class Engine:
             on_answer=self._on_claimed,
         )
         self._executing: dict[RunId, Execution] = {}
-        """The latest of each run: one that was lost may live on beside it, and is told no more."""
+        """The latest execution of each run. A lost one may still be ending, but is not in here."""
         self._tasks: set[asyncio.Task[None]] = set()
         self._all_polled_at_s = float("-inf")
         self._unknown_claims: set[Claim] = set()
-        self._failed_hand_overs: dict[Claim, HandOver] = {}  # Executions that broke off.
+        self._failed_hand_overs: dict[Claim, HandOver] = {}
+        """Commands for executions that crashed, until their claims are released."""
         self._waking_ids: set[RunId] = set()
         self._has_stopped = asyncio.Event()
         self._is_shutting_down = False
@@ -148,31 +166,34 @@ class Engine:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        died_of: BaseException | None = None
+        fatal_error: BaseException | None = None
         try:
             try:
                 await self._stop(0.0 if error is not None else self._stop_wait_s)
-            finally:  # Whoever will not wait any longer leaves nothing at work either.
+            finally:  # Also when the wait itself is cancelled, nothing keeps running.
                 self._end_executions()
                 await self._end_loops()
             if isinstance(error, asyncio.CancelledError):
-                # It may come from the group itself, which then takes it back.
+                # The group itself may have cancelled the body; it then absorbs the cancellation.
                 await self._group.__aexit__(kind, error, traceback)
-            else:  # What else the body raised is not the group's, which would only wrap it.
+            else:  # The group would only wrap other errors of the body.
                 await self._group.__aexit__(None, None, None)
         except BaseExceptionGroup as errors:
-            died_of = _unwrap_group(errors)
+            fatal_error = _unwrap_group(errors)
         finally:
             self._stop_listening()
-            try:  # It lives until it has let go of everything: none of it is a death.
+            try:  # Renew until all claims are released, so that no other instance sweeps them.
                 await self._deregister()
             finally:
                 self._stop_renewing()
-        if died_of is not None:
-            raise died_of
+        if fatal_error is not None:
+            raise fatal_error
 
     async def wait_for_active(self, timeout_s: float) -> bool:
-        """Whether all that is executed here now has ended in time. It never raises."""
+        """Wait for the runs that execute here now. Return whether they ended in time.
+
+        Never raises.
+        """
         active = set(self._tasks)
         if active:
             await asyncio.wait(active, timeout=max(0.0, timeout_s))
@@ -194,29 +215,29 @@ class Engine:
         self._claimer.stop()
         polling = self._loops[0]
         await asyncio.wait([polling], timeout=UNWIND_S)
-        polling.cancel()  # What it may still have won is given up with the rest.
-        self.note_stop()  # Those too that were claimed meanwhile.
+        polling.cancel()  # Runs that it may still have claimed are released with the rest.
+        self.note_stop()  # Again, for runs that were claimed in the meantime.
         for execution in list(self._executing.values()):
             execution.stop_at_next_wait()
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=wait_s)
         self._end_executions()
         if self._tasks:
-            _, stubborn = await asyncio.wait(self._tasks, timeout=UNWIND_S)
-            if stubborn:
-                log.warning("jobs_left_behind", extra={"count": len(stubborn)})
+            _, running = await asyncio.wait(self._tasks, timeout=UNWIND_S)
+            if running:
+                log.warning("jobs_abandoned", extra={"count": len(running)})
 
     def _end_executions(self) -> None:
-        self._is_shutting_down = True  # A claim may still be answered.
+        self._is_shutting_down = True  # The answer to a claim may still arrive.
         for execution in list(self._executing.values()):
             execution.end(Ending.SHUTDOWN)
 
-    # The lease.
+    # Registration and lease.
 
     async def _register(self) -> None:
-        """Begin a life as an instance that nobody knows yet."""
+        """Register as a new instance, and start to renew its lease."""
         instance_id = self._ids.instance_id()
-        asked_at_s = time.monotonic()
+        sent_s = time.monotonic()
         await self._store.apply(
             RegisterInstance(
                 instance_id=instance_id,
@@ -227,14 +248,14 @@ class Engine:
             )
         )
         self._instance_id: InstanceId = instance_id
-        self._trusted_until_s = asked_at_s + self._lease_ttl_s
+        self._trusted_until_s = trusted_until_s(renewal_sent_s=sent_s, ttl_s=self._lease_ttl_s)
         self._stop_renewing = self._store.keep_lease(
             instance_id, ttl_s=self._lease_ttl_s, on_renewed=self._on_renewed
         )
 
-    def _on_renewed(self, trusted_until_s: float | None) -> None:
-        """Called in another thread."""
-        self._trusted_until_s = float("-inf") if trusted_until_s is None else trusted_until_s
+    def _on_renewed(self, until_s: float | None) -> None:
+        """Move the trust window; None means declared dead. Called in the writer's thread."""
+        self._trusted_until_s = float("-inf") if until_s is None else until_s
 
     async def _reregister_if_lost(self) -> None:
         if time.monotonic() < self._trusted_until_s:
@@ -245,26 +266,26 @@ class Engine:
             execution.end(Ending.LOST)
         await retry_until_available(self._register)
 
-    # The work.
+    # Executions.
 
     def _on_claimed(
         self, instance_id: InstanceId, claimed: Sequence[ClaimedRun] | InstanceLost
     ) -> None:
         if isinstance(claimed, InstanceLost):
-            if instance_id == self._instance_id:  # Else it has begun anew meanwhile.
-                # Dead, or only late because the clock was moved on: the renewal tells.
+            if instance_id == self._instance_id:  # Else it has registered again in the meantime.
+                # Declared dead, or only expired because the clock was set: a renewal decides.
                 self._store.renew_lease()
             return
         if self._is_shutting_down:
-            return  # Nobody would end it. It is given up with the rest.
+            return  # Nothing would end the executions. The claims are released with the rest.
         if instance_id != self._instance_id or time.monotonic() >= self._trusted_until_s:
-            return  # Too late to begin anything: others take them when the lease is over.
-        for one in claimed:
-            execution = self._executing.get(one.run_id)
-            if execution is not None and execution.claim.token == one.token:
+            return  # Outside the trust window. Others claim the runs when the lease has expired.
+        for run in claimed:
+            execution = self._executing.get(run.run_id)
+            if execution is not None and execution.claim.token == run.token:
                 execution.grant_slot()
             else:
-                self._start(one)
+                self._start(run)
 
     def _start(self, claimed: ClaimedRun) -> None:
         execution = self._executing[claimed.run_id] = Execution(claimed, self._timeouts)
@@ -286,9 +307,9 @@ class Engine:
                 children=lambda: Children(execution, self._store, self._reader, self._jobs),
                 output=self._output,
             )
-        except Exception:  # Our own mistake: the run is freed when the lease is, and it is told.
+        except Exception:  # A bug in headway. `_poll_all_runs` hands the run over.
             self._failed_hand_overs[execution.claim] = hand_over_command(execution)
-            log.exception("execution_broke", extra={"run_id": execution.claimed.run_id})
+            log.exception("execution_crashed", extra={"run_id": execution.claimed.run_id})
         except BaseException:
             self._failed_hand_overs[execution.claim] = hand_over_command(execution)
             raise
@@ -298,37 +319,37 @@ class Engine:
                 del self._executing[run_id]
 
     async def _release_claim(self, claim: Claim) -> None:
-        """Give up a run that is no longer executed here, or that does not end when asked to."""
-        # A run that was never executed costs nothing.
-        handed = self._failed_hand_overs.get(claim, HandOver(claim, has_progressed=True))
+        """Hand over a run that is no longer executed here, or that does not end when cancelled."""
+        # A run that was never executed counts as progressed: it cannot be the reason for a stop.
+        hand_over = self._failed_hand_overs.get(claim, HandOver(claim, has_progressed=True))
         execution = self._executing.get(claim.run_id)
         if execution is not None and execution.claim == claim:
-            handed = hand_over_command(execution)
-        await release_claim(self._store, handed)
+            hand_over = hand_over_command(execution)
+        await release_claim(self._store, hand_over)
 
-    # The loops.
+    # Loops.
 
     async def _repeat(self, every_s: float, action: Callable[[], Awaitable[object]]) -> None:
         while not self._has_stopped.is_set():
             try:
                 await action()
-            except StoreClosed:  # Nothing can be done here any more.
+            except StoreClosed:  # No round can succeed any more.
                 raise
             except InfrastructureError as error:
-                log.warning("round_failed", extra={"reason": str(error)})
-            except Exception:  # One round that breaks costs no more than itself.
-                log.exception("round_broke")
+                log.warning("sweep_round_failed", extra={"reason": str(error)})
+            except Exception:  # A crash must not end the loop.
+                log.exception("sweep_round_crashed")
             await wait_until_set(self._has_stopped, every_s)
 
     async def _sweep(self) -> None:
-        soon = await sweep(
+        upcoming = await sweep(
             self._store, self._reader, self._life_lock, own_instance_id=self._instance_id
         )
-        fresh = [one for one in soon if one[1] not in self._waking_ids]
-        if fresh:
-            self._waking_ids |= {run_id for _, run_id in fresh}
+        timers = [timer for timer in upcoming if timer[1] not in self._waking_ids]
+        if timers:
+            self._waking_ids |= {run_id for _, run_id in timers}
             waking = wake_on_time(
-                self._store, fresh, pending_ids=self._waking_ids, stop_event=self._has_stopped
+                self._store, timers, pending_ids=self._waking_ids, stop_event=self._has_stopped
             )
             self._group.create_task(waking)
 
@@ -339,50 +360,50 @@ class Engine:
     async def _poll_decisions(self) -> None:
         """Read the decisions of other instances about the runs here, in case a hint was lost.
 
-        Runs that wait for a person are read every time, all others every LOOK_AT_ALL_S.
+        Runs that wait for an answer are read every time, all others every POLL_ALL_S.
         """
         now_s = time.monotonic()
-        look_at_all_s = min(POLL_ALL_S, self._lease_ttl_s / 3)
-        if now_s - self._all_polled_at_s + self._poll_interval_s > look_at_all_s:
+        poll_all_s = min(POLL_ALL_S, self._lease_ttl_s / 3)
+        if now_s - self._all_polled_at_s + self._poll_interval_s > poll_all_s:
             self._all_polled_at_s = now_s
             await self._poll_all_runs()
         else:
-            executing = self._executing.values()
-            await self.poll_runs(
-                [one.claim.run_id for one in executing if one.open_interrupt_count]
-            )
+            executions = self._executing.values()
+            waiting = [execution for execution in executions if execution.open_interrupt_count]
+            await self.poll_runs([execution.claim.run_id for execution in waiting])
 
     async def _poll_all_runs(self) -> None:
-        mine = _by_claim(self._executing.values())
-        held = await self._reader.runs_held_by(self._instance_id, limit=HELD_COUNT_MAX)
-        self._notify_all(mine, held)
-        # What we hold and nobody executes came of a claim whose answer was lost. Seen twice, it
-        # is not one whose answer is only on its way.
-        executed = {one.claim for one in self._executing.values()}
+        executing = _by_claim(self._executing.values())
+        held = await self._reader.held_runs(self._instance_id, limit=HELD_COUNT_MAX)
+        self._notify_all(executing, held)
+        # A run that this instance holds but does not execute belongs to a claim whose answer was
+        # lost. Release it only when it is found twice, because the answer may still be in flight.
+        executed = {execution.claim for execution in self._executing.values()}
         unknown = {run.claim for run in held} - executed
         for claim in unknown & self._unknown_claims:
             await self._release_claim(claim)
         self._unknown_claims = unknown
         claims = {run.claim for run in held}
         self._failed_hand_overs = {
-            claim: told for claim, told in self._failed_hand_overs.items() if claim in claims
+            claim: command for claim, command in self._failed_hand_overs.items() if claim in claims
         }
 
     async def poll_runs(self, run_ids: Collection[RunId]) -> None:
-        """Tell those of these runs that are executed here what was decided about them."""
-        executing = (self._executing.get(run_id) for run_id in run_ids)
-        mine = _by_claim(one for one in executing if one is not None)
-        if mine:
-            asked = [claim.run_id for claim in mine]
-            self._notify_all(mine, await self._reader.filter_held_runs(self._instance_id, asked))
+        """Read the runs that execute here, and notify them of decisions about them."""
+        executions = (self._executing.get(run_id) for run_id in run_ids)
+        executing = _by_claim(execution for execution in executions if execution is not None)
+        if executing:
+            ids = [claim.run_id for claim in executing]
+            held = await self._reader.filter_held_runs(self._instance_id, ids)
+            self._notify_all(executing, held)
 
-    def _notify_all(self, mine: "_ExecutionsByClaim", held: Sequence[HeldRun]) -> None:
-        found = {run.claim: run for run in held}
-        for claim, (execution, awaited_slot) in mine.items():
-            run = found.get(claim)
+    def _notify_all(self, executing: "_ExecutionsByClaim", held: Sequence[HeldRun]) -> None:
+        held_by_claim = {run.claim: run for run in held}
+        for claim, (execution, awaited_slot) in executing.items():
+            run = held_by_claim.get(claim)
             self._notify(execution, run)
-            # The answer to its claim may have been lost. But a slot that it has given back since
-            # we asked is not the one that it waits for.
+            # The answer to its slot request may have been lost, so grant the slot found in the row.
+            # A slot that it has released since the read began is not the one it waits for.
             has_slot = run is not None and run.slot is not None
             if has_slot and execution.slot_future is awaited_slot:
                 execution.grant_slot()
@@ -423,26 +444,26 @@ class Engine:
                 execution.end(Ending.LOST)
 
     async def _deregister(self) -> None:
-        """Give up what is still held, and then the instance: a graceful stop is no death."""
+        """Release all claims and retire the instance, so that it is not declared dead later."""
         try:
-            # Commands are decided in the order in which they came: a claim that was under way has
-            # won by now what it could, and nobody asks for another.
+            # Commands are decided in order: after this one no claim of this instance is in flight,
+            # and the claimer sends no other. The read below therefore finds every claimed run.
             await self._store.apply(
                 RenewInstance(instance_id=self._instance_id, ttl_s=self._lease_ttl_s)
             )
-            held = await self._reader.runs_held_by(self._instance_id, limit=HELD_COUNT_MAX)
+            held = await self._reader.held_runs(self._instance_id, limit=HELD_COUNT_MAX)
             await asyncio.gather(*(self._release_claim(run.claim) for run in held))
             await self._store.apply(RetireInstance(self._instance_id))
-        except InfrastructureError as error:  # Others will find out when the lease has run out.
-            log.warning("left_without_a_word", extra={"reason": str(error)})
+        except InfrastructureError as error:  # Others sweep the runs when the lease has expired.
+            log.warning("instance_deregistration_failed", extra={"reason": str(error)})
 
 
 _ExecutionsByClaim = dict[Claim, tuple[Execution, "asyncio.Future[None] | None"]]
 
 
 def _by_claim(executions: Iterable[Execution]) -> _ExecutionsByClaim:
-    """Each with the slot that it waits for, as of now: before the database is asked."""
-    return {one.claim: (one, one.slot_future) for one in executions}
+    """Map each claim to its execution and to the slot it waits for. Call before a read."""
+    return {execution.claim: (execution, execution.slot_future) for execution in executions}
 
 
 def _unwrap_group(error: BaseException) -> BaseException:

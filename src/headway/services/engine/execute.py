@@ -1,4 +1,4 @@
-"""Execute one claimed run, and say how it ended."""
+"""Execute one claimed run, and write its outcome."""
 
 import asyncio
 import random
@@ -21,10 +21,10 @@ from headway.core.errors import (
 )
 from headway.core.run.run import Claim
 from headway.core.secret import secret_values
-from headway.forked import run_guarded
 from headway.log import event_log, log_context
 from headway.ports.clock import Clock
 from headway.ports.store import Store
+from headway.process.fork_guard import run_guarded
 from headway.services.context.blocking_context import call_in_thread
 from headway.services.context.child_runs import Children
 from headway.services.context.execution import Ending, Execution
@@ -60,17 +60,18 @@ async def execute(
     children: Callable[[], Children],
     output: Output,
 ) -> None:
-    """Run the job's function, whatever it does; its end is settled under the claim.
+    """Run the job's function, and write its result or error under the claim.
 
-    When it is to end early its task is cancelled: `give_up` says what becomes of the run then.
+    To end an execution early the engine cancels its task. The claim is then released (see
+    `release_claim`), unless it is lost.
     """
     claimed = execution.claimed
-    of_run = {"run_id": claimed.run_id, "key": claimed.key, "job": claimed.job}
-    log_context.set(of_run)
+    fields = {"run_id": claimed.run_id, "key": claimed.key, "job": claimed.job}
+    log_context.set(fields)
     files = RunFiles(execution, output)
     context = RunContext(execution, store, clock, children=children, files=files)
     try:
-        with open_adopted_span(f"run {job.name}", claimed.traceparent, of_run) as span:
+        with open_adopted_span(f"run {job.name}", claimed.traceparent, fields) as span:
             await _execute(store, job, execution, context, span)
     finally:
         await files.close()
@@ -92,24 +93,28 @@ async def _execute(
         await context.files.end_parts(is_released=False)
         answer = await _write_outcome(store, execution, outcome)
     except asyncio.CancelledError:
-        if execution.ending is None:  # Not the engine's: the program itself is ending.
+        if execution.ending is None:  # Not cancelled by the engine: the program itself is ending.
             raise
         span.fail(execution.ending.value)
         await context.files.end_parts(is_released=True)
         await context.finish()
         if execution.ending is not Ending.LOST:
-            handed = hand_over_command(execution)
-            await retry_until_available(lambda: release_claim(store, handed))
+            hand_over = hand_over_command(execution)
+            await retry_until_available(lambda: release_claim(store, hand_over))
         return
-    if answer is False:  # No more attempts: it was cancelled meanwhile, or it is no longer ours.
-        handed = HandOver(execution.claim, has_progressed=True)
-        await retry_until_available(lambda: release_claim(store, handed))
+    if answer is False:  # The retry was refused: the run was cancelled, or the claim is stale.
+        hand_over = HandOver(execution.claim, has_progressed=True)
+        await retry_until_available(lambda: release_claim(store, hand_over))
     elif isinstance(answer, TooLate):
-        log.debug("settled_too_late", extra={"run_id": execution.claimed.run_id})
+        log.debug("run_settled_too_late", extra={"run_id": execution.claimed.run_id})
 
 
 async def _write_outcome(store: Store, execution: Execution, outcome: FinalCommand) -> object:
-    """What the store answers to the end of an execution; one that it will never take is failed."""
+    """Write the outcome, and return the store's answer. Retry for as long as it is unavailable.
+
+    If the database permanently refuses the outcome, for example because it is too large, fail the
+    run instead with the code `not_stored`.
+    """
     refusals = WriteRefusals(store, execution.claim)
     while True:  # Until there is an answer, or the execution is ended from outside.
         try:
@@ -117,12 +122,11 @@ async def _write_outcome(store: Store, execution: Execution, outcome: FinalComma
         except StoreClosed:
             raise
         except InfrastructureError as error:
-            log.warning("database_awaited", extra={"reason": str(error)})
+            log.warning("database_unavailable", extra={"reason": str(error)})
             if await refusals.is_final(error):
-                failed = _build_fail(
-                    execution, "not_stored", f"its end could not be stored: {error}"
-                )
-                return await retry_until_available(partial(store.apply, failed))
+                problem = f"the outcome of the run could not be stored: {error}"
+                failure = _build_fail(execution, "not_stored", problem)
+                return await retry_until_available(partial(store.apply, failure))
             await asyncio.sleep(RETRY_S)
 
 
@@ -130,28 +134,28 @@ async def _run_job(job: Job, context: RunContext, execution: Execution) -> Final
     task = asyncio.current_task()
     try:
         arguments = job.parameters.parse(execution.claimed.params)
-    except Exception as error:  # The function has changed since, or its own checks go wrong.
-        said = str(error) if isinstance(error, InvalidInput) else describe_error(error)
-        return _build_fail(execution, "invalid_params", said)
+    except Exception as error:  # The signature has changed since, or a validator raised.
+        problem = str(error) if isinstance(error, InvalidInput) else describe_error(error)
+        return _build_fail(execution, "invalid_params", problem)
     try:
         await context.files.prepare()
         if job.is_async:
             result = await run_guarded(job.function(context, **arguments))
         else:
             result = await call_in_thread(job.function, context, arguments)
-    except BaseException as error:  # A job may raise anything: it is the run's error.
+    except BaseException as error:  # A job may raise anything; it becomes the run's error.
         if not is_function_error(error, task):
             raise
-        if execution.ending is not None:  # Whatever it says on its way out.
+        if execution.ending is not None:  # An error raised while it was being ended is ignored.
             raise asyncio.CancelledError from error
         return _fail_or_retry(job, execution, error)
     if job.is_async:
         is_interrupted = execution.is_cancelled or execution.has_seen_ending
         if not execution.is_result_valid(execution.ending, is_interrupted=is_interrupted):
             raise asyncio.CancelledError
-    if isinstance(result, AdvanceFlow):  # The last step of a flow task says it all.
-        if (said_error := _outcome_error(result)) is not None:
-            log.error("job_failed", extra={**_log_fields(execution), "error": said_error})
+    if isinstance(result, AdvanceFlow):  # The last step of a flow task contains its outcome.
+        if (flow_error := _outcome_error(result)) is not None:
+            log.error("job_failed", extra={**_log_fields(execution), "error": flow_error})
         return result
     return _encode_result(execution, result)
 
@@ -165,7 +169,7 @@ def _fail_or_retry(job: Job, execution: Execution, error: BaseException) -> Fail
         secrets = secret_values(execution.claimed.params)
         message = hide_secrets(describe_error(raised), secrets)
         log.warning("job_attempt_failed", extra={**_log_fields(execution), "error": message})
-        # Nothing is at stake: it only keeps those that failed together from coming together.
+        # Jitter only: runs that failed together should not be retried together.
         delay_s = job.backoff.delay_s(attempt, share=random.random())  # noqa: S311
         traceback = format_traceback(raised, secrets=secrets)
         return Retry(execution.claim, _encode_error("error", message), delay_s, traceback)
@@ -175,12 +179,12 @@ def _fail_or_retry(job: Job, execution: Execution, error: BaseException) -> Fail
 def _build_fail(
     execution: Execution, code: str, message: str, *, raised: BaseException | None = None
 ) -> Fail:
-    """Return the failure that ends the run, without its secrets, and log it."""
+    """Log the failure and return the command that ends the run with it, without its secrets."""
     secrets = secret_values(execution.claimed.params)
     message = hide_secrets(message, secrets)
     traceback = None if raised is None else format_traceback(raised, secrets=secrets)
     fields = {**_log_fields(execution), "error": message if raised else f"{code}: {message}"}
-    if secrets and raised is not None:  # A handler would write down the error as it is.
+    if secrets and raised is not None:  # With `exc_info` a handler would write out the secrets.
         log.error("job_failed", extra={**fields, "traceback": traceback})
     else:
         log.error("job_failed", exc_info=raised, extra=fields)
@@ -222,14 +226,17 @@ def hand_over_command(execution: Execution) -> HandOver:
     )
 
 
-async def release_claim(store: Store, handed: HandOver) -> None:
-    """End an execution, but not its run. Unless it was cancelled, others may execute it."""
-    if isinstance(await store.apply(ConfirmCancel(handed.claim)), TooLate):
-        log_if_ended(await store.apply(handed))
+async def release_claim(store: Store, hand_over: HandOver) -> None:
+    """End an execution without an outcome: cancel its run if requested, else hand it over.
+
+    Another instance, or this one, may then claim the run again.
+    """
+    if isinstance(await store.apply(ConfirmCancel(hand_over.claim)), TooLate):
+        log_if_ended(await store.apply(hand_over))
 
 
 async def confirm_delivery(store: Store, claim: Claim) -> None:
-    """For people to see that the cancel has arrived; if it cannot be told, they see the end."""
+    """Record that a cancel has reached the execution, for display. A failure is ignored."""
     with suppress(InfrastructureError):
         await store.apply(ConfirmCancelDelivery(claim))
 

@@ -1,8 +1,9 @@
-"""Lets other instances reach what this one executes, through a runtime store that they share.
+"""Exchange hints between instances through a shared runtime store (Redis).
 
-It only makes things fast. Whoever cancels, sends or answers has committed it to the database first,
-and hints afterwards; whoever is hinted at looks into the database. A hint that is lost costs the
-time until the next poll. A run that is over in a moment is never heard of here.
+Hints only reduce latency. A cancel, a message or an answer is committed to the database first, and
+then a hint for the run is published. The instance that executes the run receives the hint and reads
+the database. A lost hint costs the time until the next poll. Runs shorter than REGISTER_DELAY_S are
+never registered in the runtime store, because that would cost more than it saves.
 """
 
 import asyncio
@@ -27,7 +28,7 @@ from headway.services.engine.key_lease import HeldLease
 from headway.services.retrying import retry_until_available
 
 REGISTER_DELAY_S: Final = 0.05
-"""A run that lasts longer is registered, and can be told of news."""
+"""Runs that last longer than this are registered in the runtime store and receive hints."""
 REGISTER_BATCH_S: Final = 0.01
 PENDING_HINT_COUNT_MAX: Final = 10_000
 UNWIND_S: Final = 5.0
@@ -40,9 +41,9 @@ log = event_log(__name__)
 
 
 class HintRelay:
-    """Works inside `async with`: from before the engine begins until after it has ended.
+    """Relays hints inside `async with`, which must enclose that of the engine.
 
-    So a lease goes only when its run has come to its end here, also when the process stops.
+    A lease is therefore released only after its run has ended here, also when the process stops.
     """
 
     def __init__(
@@ -60,16 +61,16 @@ class HintRelay:
         self._poll_event = asyncio.Event()
         self._hold_tasks: set[asyncio.Task[None]] = set()
         self.watched_run_ids: set[RunId] = set()
-        """Runs that others can speak to through the runtime store."""
+        """Runs whose hints are received from the runtime store."""
 
-    def set_poll_runs(self, look: Callable[[Collection[RunId]], Awaitable[None]]) -> None:
-        """`look` is how the engine learns from the database what was decided about runs."""
-        self._poll_runs = look
+    def set_poll_runs(self, poll_runs: Callable[[Collection[RunId]], Awaitable[None]]) -> None:
+        """Set the engine's function that reads decisions about runs from the database."""
+        self._poll_runs = poll_runs
 
     def note_started(self, execution: Execution) -> None:
-        """For the engine: an execution that has just begun."""
-        settled_s = asyncio.get_running_loop().time() + REGISTER_DELAY_S
-        self._started.append((settled_s, execution))
+        """Take note of an execution that has just begun. The engine calls this."""
+        register_at_s = asyncio.get_running_loop().time() + REGISTER_DELAY_S
+        self._started.append((register_at_s, execution))
         self._started_event.set()
 
     async def __aenter__(self) -> Self:
@@ -94,12 +95,12 @@ class HintRelay:
             for task in (*self._loops, *self._hold_tasks):
                 task.cancel()
             if isinstance(error, asyncio.CancelledError):
-                # It may come from the group itself, which then takes it back.
+                # The group itself may have cancelled the body; it then absorbs the cancellation.
                 await self._group.__aexit__(kind, error, traceback)
             else:
                 await self._group.__aexit__(None, None, None)
 
-    # What is executed here.
+    # Executions of this instance.
 
     async def _register_started(self) -> None:
         loop = asyncio.get_running_loop()
@@ -117,7 +118,7 @@ class HintRelay:
                         hold.add_done_callback(self._hold_tasks.discard)
 
     async def _hold(self, execution: Execution) -> None:
-        """Hold the lease of its key and hear what others say to it, until it is over."""
+        """Hold the lease of the execution's key and receive its hints until it ends."""
         lease = HeldLease(
             runtime=self._runtime,
             key=execution.claimed.key,
@@ -132,8 +133,8 @@ class HintRelay:
             log.warning("claim_lost", extra={"run_id": execution.claim.run_id})
             execution.end(Ending.LOST)
             await execution.wait_done()
-        except Exception:  # Our own mistake: the run goes on, and polls see to it.
-            log.exception("reach_broke", extra={"run_id": execution.claim.run_id})
+        except Exception:  # A bug in headway. The run continues, and polling replaces its hints.
+            log.exception("hint_relay_crashed", extra={"run_id": execution.claim.run_id})
         finally:
             with suppress(InfrastructureError):
                 await self._runtime.cleanup_execution(execution.claimed.key, execution.claim)
@@ -143,10 +144,11 @@ class HintRelay:
         fields = {"key": claimed.key, "run_id": claimed.run_id}
         try:
             holder = await self._runtime.acquire_lease(claimed.key, execution.claim)
-        except RuntimeUnavailable as error:  # It is asked for again with every renewal.
-            log.warning("run_not_registered", extra=fields | {"reason": str(error)})
+        except RuntimeUnavailable as error:  # The renewals acquire the lease later.
+            log.warning("run_registration_failed", extra=fields | {"reason": str(error)})
             return
-        if holder is not None:  # Of one that is over or dead: the database gave the key to us.
+        # The other holder has ended or is dead, because the database gave the key to this run.
+        if holder is not None:
             log.info("runtime_lease_held_by_another", extra=fields | {"holder": holder})
         event = "run_started" if claimed.generation == 1 else "run_replaced"
         log.info(event, extra=fields | {"generation": claimed.generation})
@@ -161,7 +163,7 @@ class HintRelay:
                     )
                 if stop is None:
                     await execution.wait_done(timeout_s=min(WATCH_RETRY_S, self._lease_ttl_s / 3))
-            # What was said before we listened was heard by nobody, and is in the database.
+            # Hints published before this subscription are lost, so read the database once.
             self.watched_run_ids.add(execution.claim.run_id)
             self._on_hint(execution, Hint.RESYNC)
             await execution.wait_done()
@@ -174,7 +176,7 @@ class HintRelay:
         record = await retry_until_available(lambda: self._runs.run(claim.run_id))
         return record is not None and record.run.token == claim.token
 
-    # What others say.
+    # Hints of other instances.
 
     def _on_hint(self, execution: Execution, hint: Hint) -> None:
         if hint in (Hint.CANCEL, Hint.RESYNC):
@@ -187,13 +189,13 @@ class HintRelay:
         while True:  # Until it is cancelled.
             await self._poll_event.wait()
             self._poll_event.clear()
-            told, self._run_ids_to_poll = self._run_ids_to_poll, set()
+            run_ids, self._run_ids_to_poll = self._run_ids_to_poll, set()
             try:
-                await self._poll_runs(told)
-            except InfrastructureError as error:  # The poll will find it.
-                log.warning("look_failed", extra={"reason": str(error)})
+                await self._poll_runs(run_ids)
+            except InfrastructureError as error:  # The engine's next poll reads them again.
+                log.warning("run_poll_failed", extra={"reason": str(error)})
 
-    # What is said to others.
+    # Hints for other instances.
 
     def _on_events(self, events: Sequence[Event]) -> None:
         for event in events:
@@ -207,8 +209,8 @@ class HintRelay:
         while True:  # Until it is cancelled.
             await self._pending_event.wait()
             self._pending_event.clear()
-            unsaid, self._pending_hints = self._pending_hints, {}
-            await asyncio.gather(*(self._publish(run_id, hint) for run_id, hint in unsaid))
+            hints, self._pending_hints = self._pending_hints, {}
+            await asyncio.gather(*(self._publish(run_id, hint) for run_id, hint in hints))
 
     async def _publish(self, run_id: RunId, hint: Hint) -> None:
         try:
@@ -218,7 +220,7 @@ class HintRelay:
 
 
 def to_hint(event: Event) -> Hint | None:
-    """What an executor elsewhere should be told of; None: nothing that concerns it."""
+    """Return the hint that an executor elsewhere needs after `event`, or None if it needs none."""
     if event.type == EventType.MESSAGE_POSTED:
         return Hint.ANSWER if _ANSWER_KIND in event.payload else Hint.MESSAGE
     if event.type == EventType.STATE_CHANGED and _TO_CANCELLING in event.payload:

@@ -1,7 +1,11 @@
-"""Holding a key's lease while its run is executed, and stopping by oneself when it is lost.
+"""Hold the lease of a key in the runtime store (Redis) while its run is executed.
 
-The runtime store only hints, so a lost lease is a reason to ask the database: while the claim
-stands there, the lease is taken again and the work goes on. It stops when the claim is gone.
+This lease is only a hint for other instances; the claim in the database decides who executes a run.
+The holder renews the lease every third of its time to live. If a renewal is refused, or none
+succeeds within the trust window (`headway.core.lease`), the holder queries the database. If the
+claim is still current there, it acquires the lease again and the work continues. If the claim is
+gone, the work is cancelled and LeaseLost is raised. An outage of the runtime store alone therefore
+never ends an execution.
 """
 
 import asyncio
@@ -11,6 +15,7 @@ from typing import TypeVar
 
 from headway.core.errors import LeaseLost, RuntimeUnavailable
 from headway.core.ids import Key
+from headway.core.lease import trusted_until_s
 from headway.core.run.run import Claim
 from headway.log import event_log
 from headway.ports.runtime_store import RuntimeStore
@@ -21,45 +26,44 @@ log = event_log(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeldLease:
-    """A lease that was acquired a moment ago."""
+    """A lease that was acquired just before, and is renewed while `run` works."""
 
     runtime: RuntimeStore
     key: Key
     claim: Claim
     ttl_s: float
     is_claim_current: Callable[[], Awaitable[bool]]
-    """Asks the database, which decides."""
+    """Queries the database, which is authoritative."""
 
     async def run(self, work: Callable[[], Awaitable[T]]) -> T:
-        """What `work` returns; LeaseLost, and it was cancelled, when the lease is gone for good."""
+        """Return the result of `work`. Cancel it and raise LeaseLost if the claim is gone."""
         try:
             async with asyncio.TaskGroup() as group:
-                keeper = group.create_task(self._renew_repeatedly())
-                done = await work()
-                keeper.cancel()
+                renewals = group.create_task(self._renew_repeatedly())
+                result = await work()
+                renewals.cancel()
         except* LeaseLost:
             raise LeaseLost(self.key, self.claim.run_id) from None
-        return done
+        return result
 
     async def _renew_repeatedly(self) -> None:
-        """Renew every third of the lease; raise LeaseLost when nothing confirms it any more."""
+        """Renew every third of the time to live. Raise LeaseLost once the claim is gone."""
         loop = asyncio.get_running_loop()
-        trusted_until_s = loop.time() + self.ttl_s
-        while True:
+        deadline_s = trusted_until_s(renewal_sent_s=loop.time(), ttl_s=self.ttl_s)
+        while True:  # Until it is cancelled, or the lease is lost.
             await asyncio.sleep(self.ttl_s / 3)
-            # Counted from when it is sent: a slow answer must not stretch the lease.
             sent_s = loop.time()
-            is_ours = await self._renew(trusted_until_s)
-            if is_ours:
-                trusted_until_s = sent_s + self.ttl_s
-            elif is_ours is False or loop.time() >= trusted_until_s:
+            is_renewed = await self._renew(deadline_s)
+            if is_renewed is None and loop.time() < deadline_s:
+                continue  # No answer yet, but the last renewal is still trusted.
+            if not is_renewed:
                 await self._reacquire()
-                trusted_until_s = sent_s + self.ttl_s
+            deadline_s = trusted_until_s(renewal_sent_s=sent_s, ttl_s=self.ttl_s)
 
-    async def _renew(self, trusted_until_s: float) -> bool | None:
-        """None: nobody said so. One that fails or hangs is lost once the deadline has passed."""
+    async def _renew(self, deadline_s: float) -> bool | None:
+        """Return whether the store renewed the lease, or None without an answer by the deadline."""
         try:
-            async with asyncio.timeout_at(trusted_until_s):
+            async with asyncio.timeout_at(deadline_s):
                 return await self.runtime.renew_lease(self.key, self.claim)
         except (RuntimeUnavailable, TimeoutError):
             return None
@@ -73,6 +77,6 @@ class HeldLease:
             async with asyncio.timeout(self.ttl_s / 3):
                 holder = await self.runtime.acquire_lease(self.key, self.claim)
         except (RuntimeUnavailable, TimeoutError):
-            return  # The claim stands without it, and it is asked for again.
+            return  # The claim is valid without the lease, and the next round tries again.
         if holder is not None:
             log.warning("runtime_lease_held_by_another", extra=fields | {"holder": holder})

@@ -1,1 +1,1 @@
-"""Flow tasks: driven by whoever has claimed their run."""
+"""Flow tasks: the catalog of flows, and the driver that executes claimed tasks."""

@@ -1,4 +1,4 @@
-"""The book of flows: definitions that are checked, published in versions, and shown."""
+"""The catalog of flows: definitions are checked, published in versions, and shown."""
 
 import hashlib
 from collections.abc import Mapping, Sequence
@@ -35,11 +35,11 @@ from headway.services.submit.parameters import Parameters
 
 Definition = str | Mapping[str, Any]
 FLOW_COUNT_MAX: Final = 1_000
-"""Of how many a new definition is told whether they exist."""
+"""How many existing flows are read to check the references of a new definition."""
 VERSION_LENGTH_MAX: Final = 11
-"""How many digits the version within the id of a version may have."""
+"""The version number within the id of a version has fewer digits than this."""
 NAME_SUFFIX_LENGTH: Final = 12
-"""How much of the end of a new id makes a free variant of a taken name."""
+"""How many characters of a new id make a variant of a name that is taken."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,9 +51,9 @@ class PublishedFlow:
     revision: int
     digest: str
     is_new: bool
-    """False: the newest version is this very definition already."""
+    """False if the newest version already had this definition."""
     warnings: tuple[Diagnostic, ...]
-    """What is suspicious about it, each with its place."""
+    """Problems that are no reason to refuse the definition, each with its path."""
     unknown_fields: tuple[Diagnostic, ...]
     """The warnings about fields that have no effect."""
 
@@ -64,7 +64,7 @@ class EffectiveDefinition(NamedTuple):
 
 
 class FlowCatalog:
-    """All of it wants an open Headway."""
+    """Publishes and reads flows. Its methods need an open Headway."""
 
     def __init__(self, ids: IdSource, jobs: dict[str, Job]) -> None:
         self.functions = Functions()
@@ -81,11 +81,12 @@ class FlowCatalog:
     ) -> tuple[Diagnostic, ...]:
         """Return the warnings about a definition that could be published.
 
-        Raise InvalidFlow with every fault if it could not be published, or if `strict` is set and
-        there are warnings. `default_policy` is for a definition without a policy.
+        Raise InvalidFlow with every error if it could not be published, or with every warning if
+        `strict` is set and there are warnings. `default_policy` is for a definition without a
+        policy.
         """
-        read = await self._parse(definition, strict=strict, default_policy=default_policy)
-        return read.warnings
+        parsed = await self._parse(definition, strict=strict, default_policy=default_policy)
+        return parsed.warnings
 
     async def publish(
         self,
@@ -99,17 +100,17 @@ class FlowCatalog:
         default_policy: ErrorPolicy = ErrorPolicy.FAIL,
         by: str = "",
     ) -> PublishedFlow:
-        """Make `definition` the newest version; tasks that run keep theirs.
+        """Make `definition` the newest version. Running tasks keep their version.
 
-        Raise InvalidFlow with every fault and, if `strict` is set, with every warning. Raise
+        Raise InvalidFlow with every error or, if `strict` is set, with every warning. Raise
         RevisionConflict if the flow is not at `expected_revision`; 0 means that it must be new.
         `default_policy` is for a definition without a policy, and is stored with it.
         """
-        read = await self._parse(definition, strict=strict, default_policy=default_policy)
+        parsed = await self._parse(definition, strict=strict, default_policy=default_policy)
         name, _ = await self.resolve(name)
         return await self._publish(
             name,
-            read,
+            parsed,
             expected_revision=expected_revision,
             status=parse_enum(VersionStatus, status, field="status"),
             version=version,
@@ -117,30 +118,30 @@ class FlowCatalog:
         )
 
     async def create(self, name: str, *, by: str = "") -> PublishedFlow:
-        """Make a new flow, without a version yet. If the name is taken, it gets a variant of it.
+        """Create a flow without a version. If the name is taken, the flow gets a variant of it.
 
         Two programs that choose the same name never publish into one flow. A caller that repeats
         the call because it lost the answer gets two flows, and uses one of them.
         """
-        name = wanted = check_name(name, field="name")
-        while True:  # Until the name is free. A variant nearly always is.
+        name = candidate = check_name(name, field="name")
+        while True:  # Until a name is free. The first variant nearly always is.
             try:
-                return await self._publish(wanted, None, expected_revision=0, by=by)
+                return await self._publish(candidate, None, expected_revision=0, by=by)
             except RevisionConflict:
                 suffix = f"-{self._ids.run_id()[-NAME_SUFFIX_LENGTH:]}"
-                wanted = f"{name[: NAME_LENGTH_MAX - len(suffix)]}{suffix}"
+                candidate = f"{name[: NAME_LENGTH_MAX - len(suffix)]}{suffix}"
 
     async def _publish(
         self,
         name: str,
-        read: ParsedFlow | None,
+        parsed: ParsedFlow | None,
         *,
         expected_revision: int | None = None,
         status: VersionStatus = VersionStatus.PUBLISHED,
         version: int | None = None,
         by: str = "",
     ) -> PublishedFlow:
-        text = None if read is None else canonical_json(read.flow)
+        text = None if parsed is None else canonical_json(parsed.flow)
         digest = "" if text is None else hashlib.sha256(text.encode()).hexdigest()
         command = PublishFlow(
             name=name,
@@ -164,31 +165,35 @@ class FlowCatalog:
             answer.revision,
             digest,
             answer.is_new,
-            () if read is None else read.warnings,
-            () if read is None else read.unknown_fields,
+            () if parsed is None else parsed.warnings,
+            () if parsed is None else parsed.unknown_fields,
         )
 
     async def _parse(
         self, definition: Definition, *, strict: bool, default_policy: ErrorPolicy
     ) -> ParsedFlow:
-        known = [flow.name for flow in await self.services.flow_reader.flows(limit=FLOW_COUNT_MAX)]
-        services = await self.services.workers.read_offered_services()
-        offered = AvailableCallees(services=services, functions=self.functions.names, flows=known)
-        read = parse_flow(definition, available=offered, default_policy=default_policy)
-        if strict and read.warnings:
-            raise InvalidFlow(read.warnings)
-        return read
+        flow_names = [
+            flow.name for flow in await self.services.flow_reader.flows(limit=FLOW_COUNT_MAX)
+        ]
+        service_names = await self.services.workers.read_offered_services()
+        available = AvailableCallees(
+            services=service_names, functions=self.functions.names, flows=flow_names
+        )
+        parsed = parse_flow(definition, available=available, default_policy=default_policy)
+        if strict and parsed.warnings:
+            raise InvalidFlow(parsed.warnings)
+        return parsed
 
     async def list(self, *, limit: int = 100, after: str = "") -> Sequence[SavedFlow]:
-        """By name, from the one after `after` on."""
+        """Return flows in the order of their names, starting after `after`."""
         return await self.services.flow_reader.flows(limit=limit, after=after)
 
     async def get(self, name: str) -> SavedFlow:
         name, _ = await self.resolve(name)
-        found = await self.services.flow_reader.flow(name)
-        if found is None:
+        flow = await self.services.flow_reader.flow(name)
+        if flow is None:
             raise FlowNotFound(name)
-        return found
+        return flow
 
     async def resolve(self, name: str, version: int | None = None) -> tuple[str, int | None]:
         """Return the name and the version of a flow, given its name or an id.
@@ -204,55 +209,58 @@ class FlowCatalog:
         if name.startswith(VERSION_PREFIX):
             own_id, _, number = name.removeprefix(VERSION_PREFIX).rpartition("-")
             flow_id = f"{FLOW_PREFIX}{own_id}"
-        found = await self.services.flow_reader.flow_by_id(flow_id)
-        if found is None:
+        flow = await self.services.flow_reader.flow_by_id(flow_id)
+        if flow is None:
             return name, version
         if version is None and number.isdecimal() and len(number) < VERSION_LENGTH_MAX:
             version = int(number)
-        return found.name, version
+        return flow.name, version
 
     async def get_by_id(self, flow_id: str) -> SavedFlow:
-        found = await self.services.flow_reader.flow_by_id(flow_id)
-        if found is None:
+        flow = await self.services.flow_reader.flow_by_id(flow_id)
+        if flow is None:
             raise FlowNotFound(flow_id)
-        return found
+        return flow
 
     async def version(self, name: str, version: int | None = None) -> SavedVersion:
-        """One version with its definition; the published one unless told."""
+        """Return a version with its definition: `version`, or the published one by default.
+
+        Raise FlowNotFound if there is no such flow or version.
+        """
         name, version = await self.resolve(name, version)
         number = (await self.get(name)).published if version is None else version
-        found = await self.services.flow_reader.version(name, number)
-        if found is None:
+        saved = await self.services.flow_reader.version(name, number)
+        if saved is None:
             raise FlowNotFound(name, version)
-        return found
+        return saved
 
     async def definition(self, name: str, version: int | None = None) -> EffectiveDefinition:
         """Return the effective definition of a version, with its error policy, and its warnings.
 
-        A version that was stored before policies existed has none in its text.
+        The stored text of a version from before policies existed contains none.
         """
         saved = await self.version(name, version)
         stored = ErrorPolicy.FOLLOW_DEFAULT
-        read = await self._parse(saved.definition, strict=False, default_policy=stored)
-        return EffectiveDefinition(canonical_json(read.flow), read.warnings)
+        parsed = await self._parse(saved.definition, strict=False, default_policy=stored)
+        return EffectiveDefinition(canonical_json(parsed.flow), parsed.warnings)
 
     async def versions(
         self, name: str, *, limit: int = 100, before: int | None = None
     ) -> Sequence[VersionSummary]:
-        """The newest first, from the one before `before` on; `version` tells the definition."""
+        """Return versions without their definitions, newest first, starting before `before`."""
         flow = await self.get(name)
         return await self.services.flow_reader.versions(flow.name, limit=limit, before=before)
 
     async def graph(self, name: str, version: int | None = None) -> str:
-        """A Mermaid diagram."""
+        """Return a Mermaid diagram of a version."""
         saved = await self.version(name, version)
         return to_mermaid(await self.services.definitions.flow(saved.flow, saved.version))
 
     def schema(self) -> dict[str, Any]:
-        """A JSON Schema of definitions, for editors."""
+        """Return the JSON Schema of definitions, for editors."""
         return definition_schema()
 
-    # For whoever opens it.
+    # Opened and closed by Headway.
 
     @property
     def services(self) -> FlowServices:
@@ -260,18 +268,19 @@ class FlowCatalog:
             raise RuntimeError("use `async with` on Headway before you use its flows")
         return self._services
 
-    async def open(self, desk: FlowServices) -> None:
-        """From now on tasks can be started, and are driven if there are any flows."""
-        self._services = desk
-        self._worker_watch = WorkerWatch(desk.store, desk.flow_reader, desk.workers)
-        desk.clock.sync(await desk.run_reader.now())  # Before any worker is judged by it.
-        if self.functions.names or await desk.flow_reader.has_flows():
+    async def open(self, services: FlowServices) -> None:
+        """Enable the starting of tasks. Tasks are driven here once there are any flows."""
+        self._services = services
+        self._worker_watch = WorkerWatch(services.store, services.flow_reader, services.workers)
+        # Sync first: workers count as alive by this clock.
+        services.clock.sync(await services.run_reader.now())
+        if self.functions.names or await services.flow_reader.has_flows():
             self.register_flow_job()
 
     async def close(self) -> None:
-        desk, self._services = self.services, None
+        services, self._services = self.services, None
         self._jobs.pop(FLOW_JOB, None)
-        await desk.workers.close()
+        await services.workers.close()
 
     async def refresh(self) -> None:
         """Check for flows and workers that other processes have registered. The engine calls it."""

@@ -1,4 +1,4 @@
-"""The child tasks of one task: started once, found again, and looked at."""
+"""The child tasks of one task: started at most once per call, and collected when they end."""
 
 import asyncio
 import json
@@ -35,7 +35,7 @@ from headway.services.submit.admit import run_id_or_raise
 from headway.trace import current_trace
 
 FIRST_ATTEMPT: Final = 1
-"""A task has no attempts of its own: its nodes have."""
+"""The attempt in the ids of children. A task has no attempts of its own; its nodes have."""
 
 
 class ChildTasks:
@@ -55,56 +55,55 @@ class ChildTasks:
         self._depth = None if is_child else 0
         self._depth_lock = asyncio.Lock()
         self.open_child_ids: dict[str, RunId] = {}
-        """Those that are waited for, by the id of their call."""
+        """The ids of the awaited children, by the id of their call."""
 
-    async def start(
-        self, commands: Sequence[CallFlow], *, may_exist: bool
-    ) -> list[Answered | Failed]:
-        """Have all of them there; what has ended already is told, and what cannot be.
+    async def start(self, calls: Sequence[CallFlow], *, may_exist: bool) -> list[Answered | Failed]:
+        """Start the children, and return those that have already ended or cannot be started.
 
-        `may_exist`: an earlier execution may have started them, and they may be over.
+        `may_exist` means that an earlier execution may have started them, so that they may have
+        ended.
         """
-        ids = {one.call_id: self._child_id(one.call_id) for one in commands}
+        ids = {call.call_id: self._child_id(call.call_id) for call in calls}
         self.open_child_ids |= ids
         ended: list[Answered | Failed] = []
         if may_exist:
-            looked = ReadTaskUpdates(self._claim, tuple(ids.values()))
-            news = await retry_until_available(lambda: self._store.apply(looked))
-            ended = self.take_ended({} if news is False else news.ended_children)
-            commands = [one for one in commands if one.call_id in self.open_child_ids]
+            command = ReadTaskUpdates(self._claim, tuple(ids.values()))
+            updates = await retry_until_available(lambda: self._store.apply(command))
+            ended = self.take_ended({} if updates is False else updates.ended_children)
+            calls = [call for call in calls if call.call_id in self.open_child_ids]
         versions = await self._read_newest_versions(
-            {one.flow for one in commands if not one.version}
+            {call.flow for call in calls if not call.version}
         )
-        refused = await asyncio.gather(*(self._start(one, versions) for one in commands))
-        failures = [one for one in refused if one is not None]
+        refused = await asyncio.gather(*(self._start(call, versions) for call in calls))
+        failures = [failure for failure in refused if failure is not None]
         for failure in failures:
             self.open_child_ids.pop(failure.call_id, None)
         return failures + ended
 
-    def list_cancelled(self, commands: Iterable[Effect]) -> list[RunId]:
-        """Those for which nobody waits after a step, also of an earlier execution."""
+    def list_cancelled(self, effects: Iterable[Effect]) -> list[RunId]:
+        """Return the children that a step cancels, including those of an earlier execution."""
         return [
-            self._child_id(one.call_id)
-            for one in commands
-            if isinstance(one, CancelCall) and one.is_child
+            self._child_id(effect.call_id)
+            for effect in effects
+            if isinstance(effect, CancelCall) and effect.is_child
         ]
 
     def _child_id(self, call_id: str) -> RunId:
         return make_child_id(self._claim.run_id, _step_name(call_id), FIRST_ATTEMPT)
 
-    def take_ended(self, found: Mapping[RunId, EndedChild]) -> list[Answered | Failed]:
-        """The ends of those that are waited for, in the order in which they were started."""
-        if not found:
+    def take_ended(self, ended: Mapping[RunId, EndedChild]) -> list[Answered | Failed]:
+        """Remove and return the outcomes of awaited children, in the order of their start."""
+        if not ended:
             return []
-        calls = [
-            (call_id, run_id) for call_id, run_id in self.open_child_ids.items() if run_id in found
+        ended_calls = [
+            (call_id, run_id) for call_id, run_id in self.open_child_ids.items() if run_id in ended
         ]
-        for call_id, _ in calls:
+        for call_id, _ in ended_calls:
             del self.open_child_ids[call_id]
-        return [_to_outcome(call_id, run_id, found[run_id]) for call_id, run_id in calls]
+        return [_to_outcome(call_id, run_id, ended[run_id]) for call_id, run_id in ended_calls]
 
     async def _read_newest_versions(self, names: Collection[str]) -> dict[str, int]:
-        """The versions that new tasks of these flows get; of one that is not there, none."""
+        """Return the versions that new tasks of these flows get. Missing flows are left out."""
         versions: dict[str, int] = {}
         for name in names:
             with suppress(FlowNotFound):
@@ -113,59 +112,58 @@ class ChildTasks:
                 )
         return versions
 
-    async def _start(self, command: CallFlow, versions: Mapping[str, int]) -> Failed | None:
+    async def _start(self, call: CallFlow, versions: Mapping[str, int]) -> Failed | None:
         try:
-            wanted = await self._build_start(command, versions)
+            start = await self._build_start(call, versions)
         except (FlowNotFound, InvalidInput) as error:
-            return Failed(command.call_id, str(error))
-        answer = await retry_until_available(lambda: self._store.apply(wanted))
+            return Failed(call.call_id, str(error))
+        answer = await retry_until_available(lambda: self._store.apply(start))
         match answer:
-            case (
-                Accepted() | ChildFound() | ParentNotRunning()
-            ):  # Who is not running is told so soon.
+            # The engine shortly stops the execution of a parent that is not running.
+            case Accepted() | ChildFound() | ParentNotRunning():
                 return None
             case ChildMismatch():
                 raise AssertionError(answer)
             case TooManyChildren(active_count_max):
                 problem = f"child_refused: the task has {active_count_max:,} active children"
-                return Failed(command.call_id, problem)
+                return Failed(call.call_id, problem)
             case _:
                 try:
-                    run_id_or_raise(wanted.child.submission, answer)
+                    run_id_or_raise(start.child.submission, answer)
                 except Error as error:
-                    return Failed(command.call_id, f"child_refused: {error}")
+                    return Failed(call.call_id, f"child_refused: {error}")
                 return None
 
-    async def _build_start(self, command: CallFlow, versions: Mapping[str, int]) -> StartFlowChild:
+    async def _build_start(self, call: CallFlow, versions: Mapping[str, int]) -> StartFlowChild:
         if await self._read_depth() >= CHILD_DEPTH_MAX:
-            problem = f"stands {CHILD_DEPTH_MAX} generations down, which is the limit"
+            problem = f"the task is nested {CHILD_DEPTH_MAX} levels deep, which is the limit"
             raise InvalidInput("child_refused", problem)
-        name = command.flow
-        version = command.version or versions.get(name)
+        name = call.flow
+        version = call.version or versions.get(name)
         if version is None:
             raise FlowNotFound(name)
         flow = await retry_until_available(lambda: self._definitions.flow(name, version))
-        run_id = self._child_id(command.call_id)
+        run_id = self._child_id(call.call_id)
         submission = Submit(
             run_id=run_id,
             key=Key(run_id),
             job=FLOW_JOB,
             lane=FLOW_LANE,
-            params=encode_document(dict(command.params), field="params"),
+            params=encode_document(dict(call.params), field="params"),
             parent_id=self._claim.run_id,
             traceparent=current_trace(),
         )
         child = StartRun(
             claim=self._claim,
             attempt=FIRST_ATTEMPT,
-            step=_step_name(command.call_id),
+            step=_step_name(call.call_id),
             submission=submission,
         )
         start = FlowStart(flow=name, version=version, node=flow.start)
         return StartFlowChild(child=child, start=start)
 
     async def _read_depth(self) -> int:
-        """How many generations down. Who is nobody's child need not ask."""
+        """Return how many ancestors the task has. A task without a parent needs no query."""
         if self._depth is None:
             async with self._depth_lock:
                 own_id = self._claim.run_id
@@ -182,7 +180,7 @@ def _step_name(call_id: str) -> str:
 
 
 def _to_outcome(call_id: str, run_id: RunId, child: EndedChild) -> Answered | Failed:
-    """The child's shared state is the result of its call."""
+    """Return the outcome of a child's call. Its shared state is the result."""
     if child.status is RunStatus.SUCCEEDED:
         assert child.result is not None
         return Answered(call_id, json.loads(child.result))

@@ -1,4 +1,4 @@
-"""Flows as they were published. A version never changes, so it is read once."""
+"""A cache of parsed flow versions. A version never changes, so it is read once."""
 
 import asyncio
 from typing import Final
@@ -18,32 +18,32 @@ class DefinitionCache:
         self._load_lock = asyncio.Lock()
 
     async def flow(self, name: str, version: int) -> Flow:
-        """FlowNotFound when there is no such version."""
+        """Return a version of a flow. Raise FlowNotFound if it does not exist."""
         return (await self._get(name, version))[0]
 
     async def version_id(self, name: str, version: int) -> str:
         return (await self._get(name, version))[1]
 
     async def _get(self, name: str, version: int) -> tuple[Flow, str]:
-        known = self._cache.get((name, version))
-        if known is not None:
-            return known
-        async with self._load_lock:  # A thousand tasks may begin with it at the same time.
-            known = self._cache.get((name, version))
-            return known or await self._load(name, version)
+        cached = self._cache.get((name, version))
+        if cached is not None:
+            return cached
+        async with self._load_lock:  # Load once even if many tasks start at the same time.
+            cached = self._cache.get((name, version))
+            return cached or await self._load(name, version)
 
     async def _load(self, name: str, version: int) -> tuple[Flow, str]:
         saved = await self._flow_reader.version(name, version)
         if saved is None:
             raise FlowNotFound(name, version)
-        read = parse_flow(saved.definition).flow, saved.id
+        loaded = parse_flow(saved.definition).flow, saved.id
         if len(self._cache) >= FLOW_COUNT_MAX:
             del self._cache[next(iter(self._cache))]
-        self._cache[name, version] = read
-        return read
+        self._cache[name, version] = loaded
+        return loaded
 
     async def read_newest_version(self, name: str) -> int:
-        """The version that new tasks get; FlowNotFound when there is none."""
+        """Return the version that new tasks get. Raise FlowNotFound if there is none."""
         saved = await self._flow_reader.flow(name)
         if saved is None or not saved.published:
             raise FlowNotFound(name)

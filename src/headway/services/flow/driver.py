@@ -1,9 +1,9 @@
-"""The driver of a flow task, from its claim until it parks, ends, or is taken away.
+"""The driver of a flow task, from its claim until it parks, ends, or loses its claim.
 
-What happened goes into the pure engine; what comes of it is stored in one commit; only then is
-anything done about it. So a crash repeats the calls whose end was not stored, and nothing else. A
-commit that may not have landed is no harm: the state is read again, and what happened since is let
-happen once more.
+Inputs go into the pure engine, the result of a step is stored in one commit, and only then are its
+effects performed. So a crash repeats the calls whose outcome was not stored, and nothing else. A
+commit that may have failed is harmless: the state is loaded again, and the inputs since then are
+applied again.
 """
 
 import asyncio
@@ -49,9 +49,9 @@ from headway.services.refused_writes import WriteRefusals
 from headway.services.retrying import RETRY_S, retry_until_available
 
 PARK_WAIT_US_MIN: Final = SECOND_US
-"""Who waits for less stays: to park and be claimed again costs more."""
+"""A task that waits for less does not park: parking and a new claim cost more."""
 CHILD_POLL_US: Final = 10 * SECOND_US
-"""How often a task that waits for its children looks at them, should nobody tell it."""
+"""How often a task that waits for children polls them, in case a notification is lost."""
 WORKER_POLL_US: Final = SECOND_US
 """How often a driver checks for a worker that a branch awaits while others are in flight."""
 
@@ -60,7 +60,7 @@ log = event_log(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlowServices:
-    """What every driver of a process works with."""
+    """The services that all drivers of a process share."""
 
     store: Store
     run_reader: RunReader
@@ -71,50 +71,53 @@ class FlowServices:
     workers: Workers
 
     async def drive_task(self, context: RunContext, /, **_params: Any) -> AdvanceFlow:
-        """The job of all flow tasks. Its last step says how it ends, or that it is parked."""
+        """Execute a flow task. This is the job of all of them.
+
+        The returned last step ends or parks the task.
+        """
         return await TaskDriver(context, self).run()
 
 
 class TaskDriver:
-    """One execution of one task."""
+    """Drives one execution of one task."""
 
-    def __init__(self, context: RunContext, desk: FlowServices) -> None:
+    def __init__(self, context: RunContext, services: FlowServices) -> None:
         self._context = context
-        self._services = desk
+        self._services = services
         self._run_id: RunId = context.run_id
         self._wake_event = context.execution.wakeup = WakeEvent()
         # Services run in workers, so only a local function could cause a stop of this process.
         context.execution.has_progressed = True
-        pin: dict[str, Any] = context.checkpoint or {}
-        self._checkpoint = pin
+        checkpoint: dict[str, Any] = context.checkpoint or {}
+        self._checkpoint = checkpoint
         claim = context.execution.claim
-        self._writer = StepWriter(claim, pin.get("parent_id"))
+        self._writer = StepWriter(claim, checkpoint.get("parent_id"))
         self._claim = claim
         self._children = ChildTasks(
             claim,
-            desk.store,
-            desk.run_reader,
-            desk.definitions,
-            is_child=bool(pin.get("parent_id")),
+            services.store,
+            services.run_reader,
+            services.definitions,
+            is_child=bool(checkpoint.get("parent_id")),
         )
         self._calls = Calls(
-            context, desk, self._children, self._wake_event, locate_call=self._locate_call
+            context, services, self._children, self._wake_event, locate_call=self._locate_call
         )
         self._unsaved_outcomes: list[CallOutcome] = []
-        """In the state, and not stored yet."""
+        """Outcomes that are applied to the state and not stored yet."""
         self._unsaved_inbox_seqs: list[int] = []
-        """Of the inbox: in the state, and not stored yet."""
+        """Inbox items that are applied to the state and not stored yet."""
         self._read_seq = 0
         self._has_unread = False
         self._first_node_since: Instant | None = None
-        """Since when its first node may be under way, if nothing of that is stored."""
+        """Since when the first node may be executing, if nothing of it is stored."""
 
     async def run(self) -> AdvanceFlow:
-        is_kept = self._checkpoint.get("is_kept") or self._context.execution.claimed.unread_count
+        must_load = self._checkpoint.get("is_kept") or self._context.execution.claimed.unread_count
         is_first = self._context.generation == 1
-        await self._load(is_new=is_first and not is_kept)
+        await self._load(is_new=is_first and not must_load)
         if is_first:
-            self._first_node_since = None  # Nobody has reached a node before.
+            self._first_node_since = None  # No earlier execution has reached a node.
         async with asyncio.TaskGroup() as group:
             self._calls.start(group)
             try:
@@ -125,23 +128,27 @@ class TaskDriver:
     # The state.
 
     async def _load(self, *, is_new: bool = False) -> None:
-        pin = self._checkpoint
-        if "flow" not in pin:
-            raise ValueError("a flow task is started by `flows.start`, not as a job")
+        checkpoint = self._checkpoint
+        if "flow" not in checkpoint:
+            raise ValueError(
+                "a flow task cannot be submitted as a job; start it with `flows.start`"
+            )
         definitions = self._services.definitions
-        flow = await retry_until_available(lambda: definitions.flow(pin["flow"], pin["version"]))
+        flow = await retry_until_available(
+            lambda: definitions.flow(checkpoint["flow"], checkpoint["version"])
+        )
         parts = None
         rows: Sequence[Any] = ()
         if not is_new:
             self._calls.may_have_children = True
-            kept = await retry_until_available(self._read_task)
-            self._services.clock.sync(kept.now)
-            self._writer.load(kept)
-            self._has_unread = bool(kept.unread)
-            parts, rows = to_stored_state(kept), kept.rows
+            stored = await retry_until_available(self._read_task)
+            self._services.clock.sync(stored.now)
+            self._writer.load(stored)
+            self._has_unread = bool(stored.unread)
+            parts, rows = to_stored_state(stored), stored.rows
         self._unsaved_inbox_seqs.clear()
         self._read_seq = 0
-        # Secrets stay sealed in all that is kept of a task; only who is called is given them.
+        # Secrets stay sealed in everything stored about a task; only callees receive them.
         params = json.loads(self._context.execution.claimed.params)
         self._state: FlowState = (
             create_state(flow, params) if parts is None else load_state(flow, params, parts, rows)
@@ -151,75 +158,76 @@ class TaskDriver:
         )
 
     async def _read_task(self) -> StoredTask:
-        kept = await self._services.store.apply(LoadTask(self._claim))
-        return kept or await _wait_for_stop()
+        stored = await self._services.store.apply(LoadTask(self._claim))
+        return stored or await _wait_for_stop()
 
     async def _run_steps(self) -> AdvanceFlow:
-        happened: Sequence[FlowInput] = await self._read_resume_inputs()
+        inputs: Sequence[FlowInput] = await self._read_resume_inputs()
         refusals = WriteRefusals(self._services.store, self._claim)
-        while True:  # Until it is over, or parks, or its execution is ended.
+        while True:  # Until the task ends or parks, or its execution is stopped.
             try:
-                commit = self._step(happened)
-                last = self._build_last(commit)
+                result = self._step(inputs)
+                last = self._build_last(result)
                 if last is not None:
                     return last
-                await self._save(commit)
+                await self._save(result)
             except InvalidInput as error:
-                if isinstance(happened[0], Aborted):
+                if isinstance(inputs[0], Aborted):
                     raise
                 await self._load()
                 code = "too_large" if isinstance(error, TooLarge) else "invalid_state"
-                happened = [Aborted(f"{code}: {error}")]
+                inputs = [Aborted(f"{code}: {error}")]
                 continue
             except StoreClosed:
                 raise
             except InfrastructureError as error:
-                log.warning("step_not_stored", extra={"reason": str(error)})
+                log.warning("step_write_failed", extra={"reason": str(error)})
                 await asyncio.sleep(RETRY_S)
                 await self._load()
                 self._calls.cancel_except(
-                    {one.call_id for one in self._state.frames[-1].open_branches.values()}
+                    {branch.call_id for branch in self._state.frames[-1].open_branches.values()}
                 )
                 if await refusals.is_final(error):
-                    happened = [Aborted(f"not_stored: {error}")]
+                    inputs = [Aborted(f"not_stored: {error}")]
                     continue
-                stepped = list(self._unsaved_outcomes)  # To which those of the inbox are added.
-                happened = [*await self._read_resume_inputs(), *stepped]
+                # A copy: reading the inbox appends to the list.
+                outcomes = list(self._unsaved_outcomes)
+                inputs = [*await self._read_resume_inputs(), *outcomes]
                 continue
             refusals.reset()
-            may_stay = commit.wake_at is None
+            may_run_inline = result.wake_at is None
             await self._calls.perform(
-                commit.effects, processed=self._unsaved_outcomes, may_run_inline=may_stay
+                result.effects, processed=self._unsaved_outcomes, may_run_inline=may_run_inline
             )
             self._unsaved_outcomes.clear()
-            happened = await self._wait_for_inputs(commit.wake_at)
-            if not happened:
+            inputs = await self._wait_for_inputs(result.wake_at)
+            if not inputs:
                 return self._build_park(StepResult())
 
-    def _step(self, happened: Sequence[FlowInput]) -> StepResult:
-        """Let all of it happen, for one commit."""
+    def _step(self, inputs: Sequence[FlowInput]) -> StepResult:
+        """Apply all inputs, and merge the results for one commit."""
         now = self._services.clock.now()
-        if len(happened) == 1:
-            return step(self._state, happened[0], now)
+        if len(inputs) == 1:
+            return step(self._state, inputs[0], now)
         merged = StepResult(is_changed=False)
-        for one in happened:
-            commit = step(self._state, one, now)
-            merged.wake_at = commit.wake_at
-            if not commit.is_changed:
+        for flow_input in inputs:
+            result = step(self._state, flow_input, now)
+            merged.wake_at = result.wake_at
+            if not result.is_changed:
                 continue
             merged.is_changed = True
-            merged.rows += commit.rows
-            merged.effects += commit.effects
-            merged.shared_keys |= commit.shared_keys
-            merged.is_inner_changed |= commit.is_inner_changed
-            merged.is_frozen_changed |= commit.is_frozen_changed
+            merged.rows += result.rows
+            merged.effects += result.effects
+            merged.shared_keys |= result.shared_keys
+            merged.is_inner_changed |= result.is_inner_changed
+            merged.is_frozen_changed |= result.is_frozen_changed
         return merged
 
-    async def _save(self, commit: StepResult) -> None:
-        """Store the step, unless whoever loads the task would come to the very same one."""
-        if not self._writer.has_changes(self._state, commit):
+    async def _save(self, result: StepResult) -> None:
+        """Store the step, unless loading the task would lead to the same step."""
+        if not self._writer.has_changes(self._state, result):
             return
-        advance = self._build_advance(commit, ContinueTask())
+        advance = self._build_advance(result, ContinueTask())
         answer = await self._services.store.apply(advance)
         if answer is False:
             await _wait_for_stop()
@@ -231,108 +239,112 @@ class TaskDriver:
         self._has_unread = answer.unread_count > 0
 
     def _build_advance(
-        self, commit: StepResult, then: ContinueTask | ParkTask | EndTask
+        self, result: StepResult, then: ContinueTask | ParkTask | EndTask
     ) -> AdvanceFlow:
-        cancelled = self._children.list_cancelled(commit.effects)
+        cancelled = self._children.list_cancelled(result.effects)
         return self._writer.build_advance(
             self._state,
-            commit,
+            result,
             consumed_seqs=self._unsaved_inbox_seqs,
             cancelled_ids=cancelled,
             then=then,
         )
 
-    # Its end, or its rest.
+    # Ending and parking.
 
-    def _build_last(self, commit: StepResult) -> AdvanceFlow | None:
-        """The step after which nobody has to hold the task, if this is one."""
+    def _build_last(self, result: StepResult) -> AdvanceFlow | None:
+        """Return the last step of this execution if the task ends or parks now, else None."""
         if self._state.is_over:
-            return self._build_end(commit)
-        if commit.effects or not self._is_idle():
+            return self._build_end(result)
+        if result.effects or not self._is_idle():
             return None
-        return self._build_park(commit)
+        return self._build_park(result)
 
     def _is_idle(self) -> bool:
-        """Whether nothing will happen soon that this execution would hear of."""
+        """Return whether this execution can expect no input soon."""
         if self._has_unread or not self._calls.is_idle:
             return False
-        wakes_at = next_wake_at(self._state)
-        if wakes_at is None or wait_reason(self._state) in ALWAYS_PARKED:
+        wake_at = next_wake_at(self._state)
+        if wake_at is None or wait_reason(self._state) in ALWAYS_PARKED:
             return True
-        return wakes_at - self._services.clock.now() > PARK_WAIT_US_MIN
+        return wake_at - self._services.clock.now() > PARK_WAIT_US_MIN
 
-    def _build_end(self, commit: StepResult) -> AdvanceFlow:
+    def _build_end(self, result: StepResult) -> AdvanceFlow:
         state = self._state
         end = EndTask(None, encode_document(state.shared, field="result"))
         if state.status is not RunStatus.SUCCEEDED:
             error = to_task_error(state)
             end = EndTask(encode_document(error, field="error"), NULL)
-        return self._build_advance(commit, end)
+        return self._build_advance(result, end)
 
-    def _build_park(self, commit: StepResult) -> AdvanceFlow:
+    def _build_park(self, result: StepResult) -> AdvanceFlow:
         state = self._state
-        wakes_at = next_wake_at(state)
+        wake_at = next_wake_at(state)
         if self._children.open_child_ids:
-            look_at = Instant(self._services.clock.now() + CHILD_POLL_US)
-            wakes_at = look_at if wakes_at is None else min(wakes_at, look_at)
+            poll_at = Instant(self._services.clock.now() + CHILD_POLL_US)
+            wake_at = poll_at if wake_at is None else min(wake_at, poll_at)
         kind = wait_reason(state)
-        told = encode_document(
+        wait_document = encode_document(
             {"waits_for": kind, "node": state.frames[0].node.key}, field="waits_for"
         )
-        parks = ParkTask(kind, wakes_at, told)
-        return self._build_advance(commit, parks)
+        park = ParkTask(kind, wake_at, wait_document)
+        return self._build_advance(result, park)
 
     def _locate_call(self, call_id: str) -> dict[str, Any]:
-        place: dict[str, Any] = {"node": self._state.frames[0].node.key}
+        location: dict[str, Any] = {"node": self._state.frames[0].node.key}
         frame = self._state.frames[-1]
         if frame.branch_count > 1:
-            place["branch"] = next(
-                (index for index, one in frame.open_branches.items() if one.call_id == call_id),
+            location["branch"] = next(
+                (
+                    index
+                    for index, branch in frame.open_branches.items()
+                    if branch.call_id == call_id
+                ),
                 None,
             )
-        return place
+        return location
 
-    # What happens next.
+    # Inputs.
 
     async def _read_resume_inputs(self) -> list[FlowInput]:
-        """What has come in, and that somebody goes on with the task.
+        """Return the inputs of a resumed task: its unread inbox, and a wake-up.
 
-        All but the driver see a signal as soon as it is accepted: it goes before what the time has
-        brought since. Only what has come in since the first node was begun goes after it.
+        Readers see a signal as soon as it is accepted, so signals precede the wake-up, which
+        applies elapsed time. Only signals accepted after the first node was begun follow it.
         """
         signals, children = await self._read_inbox()
-        at = self._first_node_since
-        first = list(takewhile(lambda one: at is None or one.at <= at, signals))
-        later = signals[len(first) :]
-        resumed = [*map(_to_signal, first), Woken(), *map(_to_signal, later), *children]
-        return [*resumed, *await self._read_offers()]
+        since = self._first_node_since
+        early = list(takewhile(lambda signal: since is None or signal.at <= since, signals))
+        later = signals[len(early) :]
+        resume_inputs = [*map(_to_signal, early), Woken(), *map(_to_signal, later), *children]
+        return [*resume_inputs, *await self._read_offers()]
 
-    async def _wait_for_inputs(self, wakes_at: Instant | None) -> Sequence[FlowInput]:
-        """What has happened, as soon as anything has; nothing: the task may be parked."""
-        while True:  # Until something has happened.
+    async def _wait_for_inputs(self, wake_at: Instant | None) -> Sequence[FlowInput]:
+        """Wait for inputs and return them. An empty list means that the task may be parked."""
+        while True:  # Until there is an input.
             self._has_unread |= self._wake_event.clear_and_check_news()
             ended = self._calls.take_ended()
             self._unsaved_outcomes = list(ended)
-            if ended and not self._has_unread and wakes_at is None:
+            if ended and not self._has_unread and wake_at is None:
                 return ended
-            # What came in during a call goes before its end, so that the next node sees it.
+            # Signals received during a call precede its outcome, so that the next node sees them.
             signals, children = await self._read_inbox()
-            happened: list[FlowInput] = [*map(_to_signal, signals), *children, *ended]
+            inputs: list[FlowInput] = [*map(_to_signal, signals), *children, *ended]
             now = self._services.clock.now()
-            if wakes_at is not None and wakes_at <= now:
-                happened.append(Woken())
-            happened += await self._read_offers()
-            if happened or self._is_idle():
-                return happened
-            look_at = wakes_at
+            if wake_at is not None and wake_at <= now:
+                inputs.append(Woken())
+            inputs += await self._read_offers()
+            if inputs or self._is_idle():
+                return inputs
+            poll_at = wake_at
             if self._state.frames[-1].awaited_services:
-                soon = Instant(now + WORKER_POLL_US)
-                look_at = soon if wakes_at is None else min(soon, wakes_at)
-            if look_at is None:
+                next_poll_at = Instant(now + WORKER_POLL_US)
+                poll_at = next_poll_at if wake_at is None else min(next_poll_at, wake_at)
+            if poll_at is None:
                 await self._wake_event.wait()
                 continue
             try:
-                async with self._services.clock.timeout((look_at - now) / SECOND_US):
+                async with self._services.clock.timeout((poll_at - now) / SECOND_US):
                     await self._wake_event.wait()
             except TimeoutError:
                 continue
@@ -348,18 +360,20 @@ class TaskDriver:
         return [ServiceOffered(service) for service in sorted(offered)]
 
     async def _read_inbox(self) -> tuple[list[InboxItem], list[CallOutcome]]:
-        """Signals, in their order, and the ends of children."""
+        """Return the new signals, in order, and the outcomes of children."""
         if not self._has_unread:
             return [], []
         self._has_unread = False
         items = (await self._read_news()).unread
-        fresh = [item for item in items if item.seq > self._read_seq]
-        signals = [item for item in fresh if item.kind == SIGNAL]
+        new_items = [item for item in items if item.seq > self._read_seq]
+        signals = [item for item in new_items if item.kind == SIGNAL]
         children: list[CallOutcome] = []
-        if fresh:
-            self._read_seq = fresh[-1].seq
-            self._unsaved_inbox_seqs += [item.seq for item in fresh]
-        ended_ids = [RunId(json.loads(item.payload)) for item in fresh if item.kind == CHILD_ENDED]
+        if new_items:
+            self._read_seq = new_items[-1].seq
+            self._unsaved_inbox_seqs += [item.seq for item in new_items]
+        ended_ids = [
+            RunId(json.loads(item.payload)) for item in new_items if item.kind == CHILD_ENDED
+        ]
         if ended_ids and self._children.open_child_ids:
             children += self._children.take_ended(
                 (await self._read_news(*ended_ids)).ended_children
@@ -368,10 +382,10 @@ class TaskDriver:
         return signals, children
 
     async def _read_news(self, *child_ids: RunId) -> TaskUpdates:
-        news = await retry_until_available(
+        updates = await retry_until_available(
             lambda: self._services.store.apply(ReadTaskUpdates(self._claim, child_ids))
         )
-        return news or await _wait_for_stop()
+        return updates or await _wait_for_stop()
 
 
 def to_task_error(state: FlowState) -> dict[str, Any]:
@@ -386,9 +400,9 @@ def to_task_error(state: FlowState) -> dict[str, Any]:
 
 
 async def _wait_for_stop() -> Never:
-    """It was asked to end, or is another's, and is told so soon: nothing more is done here."""
+    """Wait until the engine stops this execution, which has lost its claim or been cancelled."""
     await asyncio.Event().wait()
-    raise AssertionError("nobody sets it")
+    raise AssertionError("unreachable: the event is never set")
 
 
 def _to_signal(item: InboxItem) -> Signalled:

@@ -1,4 +1,4 @@
-"""Why a task does not move: what its node waits for, and which service nobody offers."""
+"""Explain why a task does not move: what its node waits for, and which service is missing."""
 
 from collections.abc import Collection
 from dataclasses import replace
@@ -24,87 +24,99 @@ from headway.services.flow.waiting_nodes import (
 )
 
 HELD_OR_PARKED: Final = frozenset({Gate.RUNNING, Gate.WAITING, Gate.NOT_DUE, Gate.INBOX})
-"""Only then is the task's own node what it waits for."""
+"""The gates at which the task's own node is the reason for the wait."""
 
 
 def explain_task(
-    found: Explanation, task: TaskView, state: FlowState, *, offered_services: Collection[str]
+    explanation: Explanation, task: TaskView, state: FlowState, *, offered_services: Collection[str]
 ) -> Explanation:
-    """`found`, which knows the run alone, in the words of its flow. `offered`: by live workers."""
-    if found.gate not in HELD_OR_PARKED or state.is_over:
-        return found
+    """Refine the explanation of a task's run with the state of its flow.
+
+    `offered_services` are those that live workers offer.
+    """
+    if explanation.gate not in HELD_OR_PARKED or state.is_over:
+        return explanation
     node = "/".join(frame.node.key for frame in state.frames)
     frame = state.frames[-1]
-    missing = [one for one in _pending_services(frame) if one not in offered_services]
+    missing = [service for service in _pending_services(frame) if service not in offered_services]
     match wait_reason(state):
         case kind if kind == TIMER:
-            sentence = f"Its node {node!r} is a timer, whose time has not come."
-            told = replace(found, sentence=sentence, remedy="Nothing: it goes on by itself.")
+            sentence = f"Its node {node!r} is a timer that has not elapsed."
+            remedy = "Wait: the task continues by itself."
+            refined = replace(explanation, sentence=sentence, remedy=remedy)
         case kind if kind in (APPROVAL, EVENT):
-            told = _explain_signal_wait(found, task.id, node, kind, awaited_path(state))
+            refined = _explain_signal_wait(explanation, task.id, node, kind, awaited_path(state))
         case kind if kind == WORKER and (awaited := awaited_worker(state)) is not None:
-            return _explain_worker_wait(found, node, awaited)
+            return _explain_worker_wait(explanation, node, awaited)
         case _ if missing:
-            told = _explain_missing_worker(found, node, missing, frame)
+            refined = _explain_missing_worker(explanation, node, missing, frame)
         case kind if kind == FUNCTION:
-            told = _explain_missing_function(found, node, frame)
+            refined = _explain_missing_function(explanation, node, frame)
         case _ if frame.node.flow:
-            told = replace(
-                found,
+            refined = replace(
+                explanation,
                 sentence=f"Its node {node!r} waits for tasks of flow {frame.node.flow!r}.",
-                remedy="Their end: `headway task list` shows them.",
+                remedy="Wait for them to end; `headway task list` shows them.",
             )
         case _:
-            told = replace(found, sentence=f"Its node {node!r} is at work. {found.sentence}")
-    rings_at = next_wake_at(state)
-    return told if rings_at is None else replace(told, until=rings_at)
+            refined = replace(
+                explanation, sentence=f"Its node {node!r} is executing. {explanation.sentence}"
+            )
+    wake_at = next_wake_at(state)
+    return refined if wake_at is None else replace(refined, until=wake_at)
 
 
 def _pending_services(frame: Frame) -> list[str]:
-    """Which services the node has to call; of several branches, those that are not done."""
+    """Return the services that the node has yet to call, without those of finished branches."""
     node = frame.node
     if node.function or node.flow:
         return []
-    several = frame.services or node.parallel_services
-    if several:
-        return list(dict.fromkeys(one for at, one in enumerate(several) if at not in frame.results))
+    services = frame.services or node.parallel_services
+    if services:
+        return list(
+            dict.fromkeys(
+                service for index, service in enumerate(services) if index not in frame.results
+            )
+        )
     return [node.service] if node.kind in (Kind.EXECUTOR, Kind.FOREACH) else []
 
 
 def _explain_signal_wait(
-    found: Explanation, task_id: RunId, node: str, kind: str, path: Path | None
+    explanation: Explanation, task_id: RunId, node: str, kind: str, path: Path | None
 ) -> Explanation:
     what = "an approval" if kind == APPROVAL else "an event"
     key = None if path is None else path.shared_key
     if path is None or key is None:
         return replace(
-            found,
-            sentence=f"Its node {node!r} waits for {what} that no signal can bring.",
-            remedy="Its key must be in the shared state: mend the flow, and start another task.",
+            explanation,
+            sentence=f"Its node {node!r} waits for {what} that no signal can set.",
+            remedy="Correct the flow so that the key is in the shared state, and start a new task.",
         )
     command = f"headway task signal {task_id} {key} <value>"
     if path.exact_key is None:
         sentence = f"Its node {node!r} waits for {what}, in {path.text!r}, which is within {key!r}."
-        remedy = f"{command}, with all that {key!r} is to hold."
-        return replace(found, sentence=sentence, remedy=remedy)
+        remedy = f"{command}, with the complete value of {key!r}."
+        return replace(explanation, sentence=sentence, remedy=remedy)
     return replace(
-        found,
+        explanation,
         sentence=f"Its node {node!r} waits for {what}, in {key!r} of the shared state.",
         remedy=f"headway task approve {task_id}" if kind == APPROVAL else command,
     )
 
 
-def _explain_worker_wait(found: Explanation, node: str, awaited: AwaitedWorker) -> Explanation:
-    names = ", ".join(repr(one) for one in awaited.services)
+def _explain_worker_wait(
+    explanation: Explanation, node: str, awaited: AwaitedWorker
+) -> Explanation:
+    names = ", ".join(repr(service) for service in awaited.services)
     sentence = f"Its node {node!r} waits for a worker that offers {names}."
     if awaited.is_offered:
-        sentence += " The workers that offer it cannot be reached, and are called again."
+        sentence += " The workers that offer it cannot be reached and are called again."
     return replace(
-        found,
+        explanation,
         gate=Gate.NO_WORKER,
         sentence=sentence,
         remedy=(
-            f"A worker that offers {names}: `headway worker <module:name>`."
+            f"Start a worker that offers {names}: `headway worker <module:name>`."
             " The node fails if there is none in time."
         ),
         since=awaited.since,
@@ -113,31 +125,33 @@ def _explain_worker_wait(found: Explanation, node: str, awaited: AwaitedWorker) 
 
 
 def _explain_missing_worker(
-    found: Explanation, node: str, missing: list[str], frame: Frame
+    explanation: Explanation, node: str, missing: list[str], frame: Frame
 ) -> Explanation:
-    names = ", ".join(repr(one) for one in missing)
+    names = ", ".join(repr(service) for service in missing)
     plural = "s" if len(missing) > 1 else ""
     tries = max((branch.try_no for branch in frame.open_branches.values()), default=1)
-    again = f" It is tried again ({tries - 1} of {frame.node.max_retries} times so far)."
+    retries = f" It is retried ({tries - 1} of {frame.node.max_retries} retries so far)."
     return replace(
-        found,
+        explanation,
         gate=Gate.NO_WORKER,
         sentence=(
             f"Its node {node!r} needs the service{plural} {names}, which no live worker offers."
-            + (again if frame.node.max_retries else "")
+            + (retries if frame.node.max_retries else "")
         ),
-        remedy=f"A worker that offers {names}: `headway worker <module:name>`.",
+        remedy=f"Start a worker that offers {names}: `headway worker <module:name>`.",
     )
 
 
-def _explain_missing_function(found: Explanation, node: str, frame: Frame) -> Explanation:
+def _explain_missing_function(explanation: Explanation, node: str, frame: Frame) -> Explanation:
     name = repr(frame.node.function)
     return replace(
-        found,
+        explanation,
         gate=Gate.NO_FUNCTION,
         sentence=(
-            f"Its node {node!r} needs the function {name}, which the programs that took the task"
-            " so far have not registered. It is tried again."
+            f"Its node {node!r} needs the function {name}, which no program that has executed the"
+            " task so far has registered. The call is retried."
         ),
-        remedy=f"A program that registers {name} with `flows.function` and opens this database.",
+        remedy=(
+            f"Start a program that registers {name} with `flows.function` and opens this database."
+        ),
     )

@@ -1,8 +1,8 @@
-"""What time it is for flow tasks: what the database said last, and the time that passed since.
+"""The clock of flow tasks: the database's time, advanced by this process's monotonic clock.
 
-Who wakes a task goes by the database's clock. A driver that went by another one, a little behind,
-would find nothing to do, park, and be woken again at once. How much time has passed is told by a
-clock that nobody sets: so a jump of this machine's own clock moves no timer.
+Tasks are woken by the database's clock. A driver whose clock is slightly behind would find nothing
+to do, park, and be woken again at once. Elapsed time comes from a monotonic clock, so a jump of
+this machine's wall clock moves no timer.
 """
 
 from contextlib import AbstractAsyncContextManager
@@ -12,7 +12,7 @@ from headway.core.ids import SECOND_US, Instant
 from headway.ports.clock import Clock
 
 ANSWER_DELAY_US_MAX: Final = SECOND_US
-"""How much of a difference is put down to an answer that was long under way."""
+"""A difference up to this is attributed to a slow answer from the database."""
 
 
 class FlowClock:
@@ -22,7 +22,7 @@ class FlowClock:
         self._anchor(clock.now())
 
     def sync(self, now: Instant) -> None:
-        """It is that late in the database, or later by now."""
+        """Adopt the database's time, unless this clock is ahead by at most an answer's delay."""
         if not self._is_synced or not 0 <= self.now() - now <= ANSWER_DELAY_US_MAX:
             self._anchor(now)
             self._is_synced = True
@@ -32,11 +32,14 @@ class FlowClock:
         self._synced_at_s = self._clock.monotonic_s()
 
     def now(self) -> Instant:
-        """It goes back when the database's clock was set back, and not for less than a second."""
+        """Return the current time.
+
+        It goes back only if the database's clock was set back by more than a second.
+        """
         return Instant(
             self._synced_now + round((self._clock.monotonic_s() - self._synced_at_s) * SECOND_US)
         )
 
     def timeout(self, seconds: float) -> AbstractAsyncContextManager[object]:
-        """As `asyncio.timeout`."""
+        """Return a timeout context manager, like `asyncio.timeout`."""
         return self._clock.timeout(seconds)

@@ -1,4 +1,4 @@
-"""Flows in the hands of a program: start tasks of them, and steer those."""
+"""The flows of an open Headway: start tasks, and signal, approve, rerun and list them."""
 
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import replace
@@ -25,7 +25,7 @@ from headway.core.flow.engine.state import NodeRun
 from headway.core.flow.engine.step import create_state
 from headway.core.flow.engine.stored_state import to_cursor
 from headway.core.ids import FLOW_LANE, Instant, Key, LaneName, RunId
-from headway.core.run.admission import OnConflict
+from headway.core.run.admission import TASK_POLICIES, OnConflict
 from headway.core.run.explain import Explanation
 from headway.core.run.status import RunStatus
 from headway.ports.flow_reader import FlowTask, TaskFilter
@@ -51,7 +51,10 @@ F = TypeVar("F", bound=FlowFunction)
 
 
 class Flows(FlowCatalog):
-    """`hw.flows`. Functions are registered at any time; all else wants an open Headway."""
+    """The public API of flows, `hw.flows`.
+
+    Functions can be registered at any time; everything else needs an open Headway.
+    """
 
     def __init__(
         self, ids: IdSource, jobs: dict[str, Job], handle: Callable[[str], RunHandle]
@@ -59,9 +62,9 @@ class Flows(FlowCatalog):
         super().__init__(ids, jobs)
         self.handle = handle
 
-    async def open(self, desk: FlowServices) -> None:
-        self._views = TaskViewBuilder(desk.flow_reader, desk.definitions)
-        await super().open(desk)
+    async def open(self, services: FlowServices) -> None:
+        self._views = TaskViewBuilder(services.flow_reader, services.definitions)
+        await super().open(services)
 
     @overload
     def function(self, function: F, /) -> F: ...
@@ -69,13 +72,13 @@ class Flows(FlowCatalog):
     @overload
     def function(self, *, name: str | None = None) -> Callable[[F], F]: ...
 
-    def function(  # type: ignore[misc]  # F, which only the answer has, cannot be bound here.
+    def function(  # type: ignore[misc]  # F occurs only in the result, so it cannot be bound here.
         self, function: FlowFunction | None = None, /, *, name: str | None = None
     ) -> Any:
         """Register a function for nodes of kind `local`, under its own name unless one is given.
 
-        It is called with the node's input and, if it takes a second argument, with the parameters;
-        what it returns is the node's result, and what it raises its error.
+        It is called with the node's input and, if it takes a second argument, with the parameters.
+        Its return value is the node's result, and an exception is the node's error.
         """
 
         def register(function: F) -> F:
@@ -100,7 +103,8 @@ class Flows(FlowCatalog):
         idempotency_key: str | None = None,
         by: str = "",
     ) -> RunHandle:
-        """Accept a task of the flow, durably. It keeps its version, whatever is published later."""
+        """Accept a task of the flow durably. It keeps its version when another is published."""
+        policy = _parse_policy(on_conflict)
         name, version = await self.resolve(name, version)
         number = (
             await self.services.definitions.read_newest_version(name)
@@ -115,7 +119,7 @@ class Flows(FlowCatalog):
             lane=lane,
             timeout_s=timeout_s,
             queue_timeout_s=queue_timeout_s,
-            on_conflict=parse_enum(OnConflict, on_conflict, field="on_conflict"),
+            on_conflict=policy,
             idempotency_key=idempotency_key,
             by=by,
             fingerprint_parts=(
@@ -134,9 +138,10 @@ class Flows(FlowCatalog):
     async def rerun(
         self, task_id: str, node: str, *, idempotency_key: str | None = None, by: str = ""
     ) -> RunHandle:
-        """A new task of the same version, key and parameters that begins at `node`.
+        """Start a new task of the same version, key and parameters that begins at `node`.
 
-        It takes the shared state of the old one with it, which must be over: KeyBusy.
+        It starts with the shared state of the old task. Raise KeyBusy if the old task has not
+        ended.
         """
         old = await self._read_task(task_id)
         view = await self._views.build(old)
@@ -175,9 +180,9 @@ class Flows(FlowCatalog):
         fingerprint_parts: tuple[object, ...],
         **more: Any,
     ) -> Submit:
-        given: object = params
-        if given is not None and not isinstance(given, dict):
-            raise InvalidInput("params", "must be a dict: names and values")
+        raw_params: object = params
+        if raw_params is not None and not isinstance(raw_params, dict):
+            raise InvalidInput("params", "must be a dict of names and values")
         run_id = self._ids.run_id()
         document = encode_document(params or {}, field="params")
         return Submit(
@@ -197,7 +202,7 @@ class Flows(FlowCatalog):
         return self.handle(run_id_or_raise(command.submission, answer))
 
     async def task(self, task_id: str) -> TaskView:
-        """All that is known of a task now."""
+        """Return a view of the current state of a task."""
         return await self._views.build(await self._read_task(task_id))
 
     async def tasks(
@@ -209,43 +214,46 @@ class Flows(FlowCatalog):
         limit: int = 100,
         after: tuple[Instant, RunId] | None = None,
     ) -> Sequence[TaskView]:
-        """Those that moved last come first; the next page begins `after` the last one's `place`."""
-        wanted = TaskFilter(statuses=statuses, flow=flow, waits_for=waits_for)
-        return [task async for task in self.iter_tasks(wanted, limit=limit, after=after)]
+        """Return tasks, most recently updated first.
+
+        The next page begins `after` the `position` of the last one.
+        """
+        task_filter = TaskFilter(statuses=statuses, flow=flow, waits_for=waits_for)
+        return [task async for task in self.iter_tasks(task_filter, limit=limit, after=after)]
 
     async def iter_tasks(
-        self, wanted: TaskFilter, *, limit: int, after: tuple[Instant, RunId] | None = None
+        self, task_filter: TaskFilter, *, limit: int, after: tuple[Instant, RunId] | None = None
     ) -> AsyncIterator[TaskView]:
-        """The same one by one, for whoever has no room for all of them."""
-        if wanted.flow is not None:
-            flow, _ = await self.resolve(wanted.flow)
-            wanted = replace(wanted, flow=flow)
-        async for task in self.services.flow_reader.tasks(wanted, limit=limit, after=after):
+        """Yield tasks one by one, for callers that cannot hold all of them in memory."""
+        if task_filter.flow is not None:
+            flow, _ = await self.resolve(task_filter.flow)
+            task_filter = replace(task_filter, flow=flow)
+        async for task in self.services.flow_reader.tasks(task_filter, limit=limit, after=after):
             yield await self._views.build(task)
 
     async def approvals(self, *, limit: int = 100) -> Sequence[TaskView]:
-        """Tasks that wait for a person."""
+        """Return the tasks that wait for an approval."""
         return await self.tasks(waits_for=APPROVAL, limit=limit)
 
     async def node_runs(
         self, task_id: str, *, limit: int = ROW_COUNT_MAX, after_seq: int = 0
     ) -> Sequence[NodeRun]:
-        """What its nodes have done, in the order of their ends."""
-        found = self.iter_node_runs(task_id, limit=limit, after_seq=after_seq)
-        return [row async for row in found]
+        """Return the node runs of a task, in the order in which they ended."""
+        rows = self.iter_node_runs(task_id, limit=limit, after_seq=after_seq)
+        return [row async for row in rows]
 
     async def iter_node_runs(
         self, task_id: str, *, limit: int, after_seq: int = 0
     ) -> AsyncIterator[NodeRun]:
-        """The same one by one, for whoever has no room for all of them."""
+        """Yield node runs one by one, for callers that cannot hold all of them in memory."""
         task = await self._read_task(task_id)
         async for row in self._views.node_runs(task, limit=limit, after_seq=after_seq):
             yield row
 
     async def signal(self, task_id: str, key: str, value: Any, *, by: str = "") -> None:
-        """Set `key` of the task's shared state, and wake it. One that comes early is kept.
+        """Set `key` of the task's shared state, and wake the task. An early signal is stored.
 
-        TooLarge: there is no room for it.
+        Raise RunNotActive if the task has ended, and TooLarge if the value does not fit.
         """
         task = await self._read_task(task_id)
         if not task.record.run.is_active:
@@ -253,13 +261,13 @@ class Flows(FlowCatalog):
         await self._post_signal(task_id, key, value, by=by)
 
     async def approve(self, task_id: str, answer: bool | str = True, *, by: str = "") -> None:
-        """Answer the approval that the task waits for; the first answer stands.
+        """Answer the approval that the task waits for. The first answer is final.
 
-        NotWaiting: it waits for none, or has been answered.
+        Raise ApprovalNotOpen if the task waits for none or has been answered.
         """
-        given: object = answer
-        if not isinstance(given, bool | str) or given == "":
-            raise InvalidInput("answer", "must be true, false, or an action in words")
+        raw_answer: object = answer
+        if not isinstance(raw_answer, bool | str) or raw_answer == "":
+            raise InvalidInput("answer", "must be true, false, or the name of an action")
         view = await self.task(task_id)
         if not view.run.is_active:
             raise RunNotActive(view.id)
@@ -277,13 +285,13 @@ class Flows(FlowCatalog):
         run_id = to_run_id(task_id)
         document = encode_document(value, field="value")
         name = check_signal_key(key)
-        size = measure_signal(await self.services.flow_reader.shared_state(run_id), name, document)
+        usage = measure_signal(await self.services.flow_reader.shared_state(run_id), name, document)
         answer = await self.services.store.apply(
             PostSignal(
                 run_id=run_id,
                 key=name,
                 value=document,
-                usage=size,
+                usage=usage,
                 by=by,
                 asked_generation=asked_generation,
             )
@@ -296,24 +304,38 @@ class Flows(FlowCatalog):
             raise ApprovalNotOpen(run_id, is_answered=True)
         if isinstance(answer, SharedStateFull):
             problem = (
-                f"does not fit: the shared state would be {answer.byte_count:,} bytes, with the signals"
-                f" that wait to be taken in; the limit is {BYTE_COUNT_MAX:,}"
+                f"does not fit: with all unread signals, the shared state would be"
+                f" {answer.byte_count:,} bytes; the limit is {BYTE_COUNT_MAX:,}"
             )
             raise TooLarge("value", problem)
 
-    async def refine_explanation(self, found: Explanation) -> Explanation:
-        """Why a task does not move, given why its run does not. Of other runs, that very thing."""
-        task = await self.services.flow_reader.task(found.run_id)
+    async def refine_explanation(self, explanation: Explanation) -> Explanation:
+        """Explain why a task does not move, given the explanation of its run.
+
+        The explanation of a run that is not a task is returned unchanged.
+        """
+        task = await self.services.flow_reader.task(explanation.run_id)
         if task is None:
-            return found
+            return explanation
         view, state = await self._views.build_with_state(task)
         return explain_task(
-            found, view, state, offered_services=await self.services.workers.read_offered_services()
+            explanation,
+            view,
+            state,
+            offered_services=await self.services.workers.read_offered_services(),
         )
 
     async def _read_task(self, task_id: str) -> FlowTask:
         run_id = to_run_id(task_id)
-        found = await self.services.flow_reader.task(run_id)
-        if found is None:
+        task = await self.services.flow_reader.task(run_id)
+        if task is None:
             raise RunNotFound(run_id, kind="task")
-        return found
+        return task
+
+
+def _parse_policy(on_conflict: OnConflict | str) -> OnConflict:
+    policy = parse_enum(OnConflict, on_conflict, field="on_conflict")
+    if policy not in TASK_POLICIES:
+        problem = f"does not apply to tasks; use one of: {', '.join(TASK_POLICIES)}"
+        raise InvalidInput("on_conflict", problem)
+    return policy

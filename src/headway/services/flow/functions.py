@@ -1,4 +1,4 @@
-"""Python functions that nodes of kind `local` call, by name."""
+"""The Python functions that nodes of kind `local` call by name."""
 
 import asyncio
 import inspect
@@ -13,18 +13,18 @@ from headway.core.flow.engine.effects import CallFunction
 from headway.core.flow.engine.inputs import Answered, CalleeUnavailable, CallOutcome, Failed
 from headway.core.flow.engine.records import encode_json
 from headway.core.secret import reveal
-from headway.forked import run_guarded
+from headway.process.fork_guard import run_guarded
 from headway.services.context.blocking_context import start_in_thread
 from headway.services.job_errors import describe_error, is_function_error
 
 FlowFunction = Callable[..., Any]
 THREAD_COUNT_MAX: Final = 256
-"""How many plain functions are at work at once; more wait for one of them to end."""
+"""How many plain functions run at once. Further calls wait for a free thread."""
 _CONTAINERS: Final = (dict, list)
 
 
 class Functions:
-    """An `async def` is called in the event loop, a plain `def` in a thread."""
+    """A registry of functions. `async def` runs in the event loop, plain `def` in a thread."""
 
     def __init__(self) -> None:
         self._functions: dict[str, tuple[FlowFunction, int, bool]] = {}
@@ -35,37 +35,48 @@ class Functions:
         return sorted(self._functions)
 
     def add(self, function: FlowFunction, name: str | None = None) -> None:
-        """It is given the node's input and, if it takes two arguments, the parameters too."""
+        """Register a function of the node's input and, if it takes two arguments, the parameters.
+
+        Raise InvalidInput if the name is taken or the arguments do not fit.
+        """
         own_name: str = getattr(function, "__name__", "")
-        named = check_name(own_name if name is None else name, field="name")
-        if named in self._functions:
-            raise InvalidInput("name", f"{named!r} is the name of two functions")
-        takes = _argument_count(function, named)
-        self._functions[named] = (function, takes, inspect.iscoroutinefunction(function))
+        function_name = check_name(own_name if name is None else name, field="name")
+        if function_name in self._functions:
+            raise InvalidInput(
+                "name", f"a function {function_name!r} is already registered; choose another name"
+            )
+        argument_count = _argument_count(function, function_name)
+        self._functions[function_name] = (
+            function,
+            argument_count,
+            inspect.iscoroutinefunction(function),
+        )
 
     async def call(self, command: CallFunction) -> CallOutcome:
-        """How it went, whatever it raises. To stop it, cancel this.
+        """Call the function and return the outcome, even if it raises. Cancel this to stop it.
 
-        Untaken: another program may have it, such as the next version of this one.
+        Return CalleeUnavailable if this process has not registered it: another process may have,
+        such as the next version of this program.
         """
-        found = self._functions.get(command.function)
-        if found is None:
-            problem = f"no function: {command.function!r} is not registered in this program"
+        registered = self._functions.get(command.function)
+        if registered is None:
+            problem = f"no function: {command.function!r} is not registered in this process"
             return CalleeUnavailable(command.call_id, problem)
-        function, takes, is_async = found
-        given = (copy_with_secrets(command.input), copy_with_secrets(command.params))[:takes]
+        function, argument_count, is_async = registered
+        arguments = (copy_with_secrets(command.input), copy_with_secrets(command.params))[
+            :argument_count
+        ]
         task = asyncio.current_task()
         try:
             if is_async:
-                result = await run_guarded(function(*given))
+                result = await run_guarded(function(*arguments))
             else:
-                result = await self._run_in_thread(partial(function, *given), command.function)
+                result = await self._run_in_thread(partial(function, *arguments), command.function)
         except asyncio.CancelledError as error:
             if _is_being_cancelled():
                 raise
-            return Failed(
-                command.call_id, describe_error(error)
-            )  # Of something that it waited for.
+            # Something that the function awaited was cancelled, not this call.
+            return Failed(command.call_id, describe_error(error))
         except BaseException as error:  # Every exception of the function is the node's error.
             if not is_function_error(error, task):
                 raise
@@ -73,22 +84,22 @@ class Functions:
         return to_outcome(command.call_id, result)
 
     async def _run_in_thread(self, function: FlowFunction, name: str) -> Any:
-        """A thread of its own, so that one that never ends takes no place from the others."""
+        """Run the function in its own thread, so that an endless one occupies no pool thread."""
         await self._threads.acquire()
-        answer = start_in_thread(function, name=f"headway-function-{name}")
-        answer.add_done_callback(self._release_thread)
-        return await asyncio.shield(answer)
+        future = start_in_thread(function, name=f"headway-function-{name}")
+        future.add_done_callback(self._release_thread)
+        return await asyncio.shield(future)
 
-    def _release_thread(self, answer: "asyncio.Future[Any]") -> None:
+    def _release_thread(self, future: "asyncio.Future[Any]") -> None:
         self._threads.release()
-        if not answer.cancelled():
-            answer.exception()  # Seen: perhaps nobody waits for it any more.
+        if not future.cancelled():
+            future.exception()  # Mark as retrieved: the awaiting call may have been cancelled.
 
 
 def to_outcome(call_id: str, result: Any) -> Answered | Failed:
-    """Its result, if it is a document; it is of no use to ask for another one."""
+    """Return the result if it is a valid document, else a final failure."""
     if result is None or isinstance(result, bool) or _is_small_int(result):
-        return Answered(call_id, result)  # Nothing can be wrong with it.
+        return Answered(call_id, result)  # Always a valid document.
     try:
         text = encode_document(result, field="result")
     except InvalidInput as error:
@@ -105,7 +116,7 @@ _COPIED_TYPES: Final = (dict, list, tuple)
 
 
 def copy_with_secrets(value: Any) -> Any:
-    """A copy with its secrets opened: whoever changes it changes nothing of the task."""
+    """Return a copy with secrets revealed, so that changes to it do not affect the task."""
     if isinstance(value, Mapping):
         if not value:
             return {}
@@ -122,19 +133,24 @@ def _argument_count(function: FlowFunction, name: str) -> int:
     if not callable(function):
         raise InvalidInput("function", f"{name!r} is not a function")
     parameters = inspect.signature(function).parameters.values()
-    if any(one.kind is inspect.Parameter.VAR_POSITIONAL for one in parameters):
+    if any(parameter.kind is inspect.Parameter.VAR_POSITIONAL for parameter in parameters):
         return 2
-    by_place = [
-        one
-        for one in parameters
-        if one.kind in (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    positional = [
+        parameter
+        for parameter in parameters
+        if parameter.kind
+        in (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
     ]
-    needed_count = sum(one.default is inspect.Parameter.empty for one in by_place)
-    by_name = [
-        one.name
-        for one in parameters
-        if one.kind is inspect.Parameter.KEYWORD_ONLY and one.default is inspect.Parameter.empty
+    needed_count = sum(parameter.default is inspect.Parameter.empty for parameter in positional)
+    required_keywords = [
+        parameter.name
+        for parameter in parameters
+        if parameter.kind is inspect.Parameter.KEYWORD_ONLY
+        and parameter.default is inspect.Parameter.empty
     ]
-    if needed_count > 2 or by_name:
-        raise InvalidInput("function", f"{name!r} must take the input, and the parameters, alone")
-    return min(2, len(by_place))
+    if needed_count > 2 or required_keywords:
+        raise InvalidInput(
+            "function",
+            f"{name!r} must take at most two positional arguments: the input and the parameters",
+        )
+    return min(2, len(positional))

@@ -19,6 +19,8 @@ from headway.services.flow.workers import Workers
 
 
 class Callees(Protocol):
+    """The functions and workers that nodes can call."""
+
     @property
     def functions(self) -> Functions: ...
 
@@ -27,51 +29,52 @@ class Callees(Protocol):
 
 
 class WakeEvent(asyncio.Event):
-    """It is heard alike whoever rings; but what the engine rings for is in the inbox."""
+    """Wakes the driver, and records whether the engine set it, which means inbox items."""
 
     def __init__(self) -> None:
         super().__init__()
         self._has_news = False
 
     def set(self) -> None:
+        """Wake the driver because of inbox items. The engine calls it."""
         self._has_news = True
         super().set()
 
     def wake(self) -> None:
-        """A call has ended."""
+        """Wake the driver because a call has ended."""
         super().set()
 
     def clear_and_check_news(self) -> bool:
-        """Whether the engine had told of something since the last time."""
-        is_told, self._has_news = self._has_news, False
+        """Clear the event. Return whether the engine had set it since the last time."""
+        had_news, self._has_news = self._has_news, False
         self.clear()
-        return is_told
+        return had_news
 
 
 class Calls:
-    """Those that are under way, and those that have ended and are not in the state yet."""
+    """The calls in flight, and the outcomes that are not applied to the state yet."""
 
     def __init__(
         self,
         context: RunContext,
         callees: Callees,
         children: ChildTasks,
-        bell: WakeEvent,
+        wake_event: WakeEvent,
         *,
         locate_call: Callable[[str], dict[str, Any]],
     ) -> None:
-        """`place_of`: where in the flow a call belongs."""
+        """`locate_call` returns the node and branch of a call."""
         self._context = context
         self._callees = callees
         self._children = children
-        self._wake_event = bell
+        self._wake_event = wake_event
         self._locate_call = locate_call
         self._in_flight: dict[str, asyncio.Task[None]] = {}
         self._ended: list[CallOutcome] = []
         self.has_saved_step = False
-        """Whether this execution has stored a step."""
+        """True if this execution has stored a step."""
         self.may_have_children = False
-        """What is started may have been started already, by whoever held the task before."""
+        """True if an earlier execution of the task may already have started the children."""
 
     def start(self, group: asyncio.TaskGroup) -> None:
         self._group = group
@@ -85,64 +88,72 @@ class Calls:
         return not (self._in_flight or self._ended)
 
     def take_ended(self) -> list[CallOutcome]:
-        """Those that have ended since the last time."""
+        """Remove and return the outcomes since the last time."""
         ended, self._ended = self._ended, []
         return ended
 
-    def cancel_except(self, wanted: Collection[str]) -> None:
-        """Stop all others: the word that nobody waits for them may be lost with a step's answer."""
-        for call_id in self._in_flight.keys() - wanted:
+    def cancel_except(self, open_call_ids: Collection[str]) -> None:
+        """Cancel all other calls.
+
+        Their CancelCall effects may have been lost with the answer to a commit.
+        """
+        for call_id in self._in_flight.keys() - open_call_ids:
             self._in_flight.pop(call_id).cancel()
 
     async def perform(
-        self, commands: Sequence[Effect], *, processed: Sequence[CallOutcome], may_run_inline: bool
+        self, effects: Sequence[Effect], *, processed: Sequence[CallOutcome], may_run_inline: bool
     ) -> None:
-        """Do what a step wants done.
+        """Perform the effects of a step.
 
-        `stepped` has ended, whatever the commands say of it. `may_stay`: nothing but the end of a
-        single call can move the task. Then that needs no task of its own: a signal that comes
-        meanwhile stays in the inbox, where all but the driver see it already.
+        Calls whose outcomes are in `processed` are not made again. `may_run_inline` means that only
+        the outcome of a single call can advance the task. Such a call needs no asyncio task of its
+        own: a signal that arrives during it stays in the inbox, where readers see it already.
         """
-        if may_run_inline and len(commands) == 1 and self.is_idle:
-            match commands[0]:
+        if may_run_inline and len(effects) == 1 and self.is_idle:
+            match effects[0]:
                 case CallService() | CallFunction() as only if _is_new(only.call_id, processed):
                     self._ended = [await self._await_outcome(only)]
                     return
                 case _:
-                    pass  # As all others.
-        known = {one.call_id for one in (*processed, *self._ended)} | self._in_flight.keys()
-        starts = self._start_calls(commands, known)
+                    pass  # Handled below.
+        started_ids = {
+            outcome.call_id for outcome in (*processed, *self._ended)
+        } | self._in_flight.keys()
+        starts = self._start_calls(effects, started_ids)
         may_exist, self.may_have_children = self.may_have_children, False
         if starts:
             self._ended += await self._children.start(starts, may_exist=may_exist)
 
-    def _start_calls(self, commands: Sequence[Effect], known: Collection[str]) -> list[CallFlow]:
-        """Begin what needs no word with the store, and tell which children are wanted."""
-        begun = set(known)
+    def _start_calls(
+        self, effects: Sequence[Effect], started_ids: Collection[str]
+    ) -> list[CallFlow]:
+        """Start the calls that need no store access, and return the child tasks to start."""
+        started = set(started_ids)
         starts: list[CallFlow] = []
-        for command in commands:
-            match command:
-                case CallService() | CallFunction() if command.call_id not in begun:
-                    begun.add(command.call_id)
-                    self._in_flight[command.call_id] = self._group.create_task(
-                        self._run_call(command)
+        for effect in effects:
+            match effect:
+                case CallService() | CallFunction() if effect.call_id not in started:
+                    started.add(effect.call_id)
+                    self._in_flight[effect.call_id] = self._group.create_task(
+                        self._run_call(effect)
                     )
-                case CallFlow() if command.call_id not in begun:
-                    starts.append(command)
+                case CallFlow() if effect.call_id not in started:
+                    starts.append(effect)
                 case CancelCall(call_id, is_child):
-                    starts = [one for one in starts if one.call_id != call_id]
-                    if is_child:  # The step that was stored has cancelled it.
+                    starts = [start for start in starts if start.call_id != call_id]
+                    if is_child:  # The stored step has already cancelled it.
                         self._children.open_child_ids.pop(call_id, None)
                     elif (call := self._in_flight.pop(call_id, None)) is not None:
                         call.cancel()
                 case _:
-                    pass  # Under way already.
+                    pass  # Already started.
         return starts
 
     async def _run_call(self, command: CallService | CallFunction) -> None:
         try:
             outcome = await self._await_outcome(command)
-            self._ended.append(outcome)  # Now: the list of before may have been taken meanwhile.
+            # `take_ended` may have replaced the list during the call.
+            self._ended.append(outcome)
         finally:
             self._in_flight.pop(command.call_id, None)
             self._wake_event.wake()
@@ -155,13 +166,13 @@ class Calls:
             command,
             run_id=self._context.run_id,
             generation=self._context.generation,
-            report_progress=lambda figures: self._report_progress(command.call_id, figures),
+            report_progress=lambda progress: self._report_progress(command.call_id, progress),
         )
 
-    def _report_progress(self, call_id: str, figures: dict[str, Any]) -> None:
-        """What a worker says of a call is the progress of the task, with the place in the flow."""
-        self._group.create_task(self._context.progress(**figures | self._locate_call(call_id)))
+    def _report_progress(self, call_id: str, progress: dict[str, Any]) -> None:
+        """Publish a worker's progress as the progress of the task, with its node and branch."""
+        self._group.create_task(self._context.progress(**progress | self._locate_call(call_id)))
 
 
-def _is_new(call_id: str, stepped: Sequence[CallOutcome]) -> bool:
-    return all(one.call_id != call_id for one in stepped)
+def _is_new(call_id: str, processed: Sequence[CallOutcome]) -> bool:
+    return all(outcome.call_id != call_id for outcome in processed)

@@ -1,4 +1,4 @@
-"""What of a task is stored already, and what a step adds to it."""
+"""Build the command that stores a step, from the stored part of the task and the step."""
 
 import json
 from collections.abc import Sequence
@@ -17,41 +17,45 @@ from headway.core.run.run import Claim
 from headway.ports.flow_reader import SharedState
 
 _BRACES_SIZE: Final = 1
-"""Two braces, and the comma that the last member has not."""
+"""Two braces, minus the comma that the last member does not have."""
 _TOO_LARGE: Final = f"is more than {BYTE_COUNT_MAX:,} bytes"
 
 
 class StepWriter:
-    """Only for the holder of the claim: nobody else writes what it remembers."""
+    """Tracks the stored part of a task. Only the holder of the claim may use it.
+
+    No other process writes these rows while the claim is held.
+    """
 
     def __init__(self, claim: Claim, parent_id: RunId | None) -> None:
         self._claim = claim
         self._parent_id = parent_id
         self._sizes: dict[str, int] = {}
-        """Of the members of the shared state that are stored: name and value, in bytes."""
+        """The stored size of each member of the shared state, name and value, in bytes."""
         self._size = _BRACES_SIZE
-        """Of all of it, as the result of the task will be."""
+        """The size of the whole shared state as the result of the task, in bytes."""
         self._pending_sizes: dict[str, int | None] = {}
-        """Those that the step changes, as they will be; None: it will be gone."""
+        """The new sizes of the members that the step changes. None for a removed member."""
         self._pending_growth = 0
-        """How much larger the shared state becomes by it."""
+        """How many bytes larger the shared state becomes with the step."""
         self._stored_cursor: str | None = None
 
-    def load(self, kept: StoredTask) -> None:
+    def load(self, stored: StoredTask) -> None:
         self._sizes = {
-            key: _member_size(encode_json(key), value) for key, value in kept.shared.items()
+            key: _member_size(encode_json(key), value) for key, value in stored.shared.items()
         }
         self._size = _BRACES_SIZE + sum(self._sizes.values())
-        self._stored_cursor = kept.flow_run.standing
+        self._stored_cursor = stored.flow_run.standing
 
-    def has_changes(self, state: FlowState, commit: StepResult) -> bool:
-        """Whether the step changes anything of what is stored.
+    def has_changes(self, state: FlowState, result: StepResult) -> bool:
+        """Return whether the step changes anything that is stored.
 
-        A new task that has only entered its first node comes to that again by itself.
+        A new task that has only entered its first node is not stored: loading it leads to the same
+        state.
         """
-        if commit.rows or commit.shared_keys or commit.is_inner_changed:
+        if result.rows or result.shared_keys or result.is_inner_changed:
             return True
-        if commit.is_frozen_changed:
+        if result.is_frozen_changed:
             return True
         return self._stored_cursor is not None and self._stored_cursor != encode_json(
             to_cursor(state)
@@ -60,29 +64,29 @@ class StepWriter:
     def build_advance(
         self,
         state: FlowState,
-        commit: StepResult,
+        result: StepResult,
         *,
         consumed_seqs: Sequence[int],
         then: ContinueTask | ParkTask | EndTask,
         cancelled_ids: Sequence[RunId] = (),
     ) -> AdvanceFlow:
-        """The command that stores the step. TooLarge when a part of it is more than may be.
+        """Return the command that stores the step. Raise TooLarge if a part of it is too large.
 
-        `cancelled`: children for whose end nobody waits any more.
+        `cancelled_ids` are children whose outcome is no longer needed.
         """
         run_id = self._claim.run_id
-        rows = tuple([_check_row_size(to_row(run_id, row)) for row in commit.rows])
-        # Mostly the output of a node is what it writes there: it is encoded once.
-        texts = {id(row.output): text.output for row, text in zip(commit.rows, rows, strict=True)}
+        rows = tuple([_check_row_size(to_row(run_id, row)) for row in result.rows])
+        # A node usually writes its output to the shared state, so the encoded text is reused.
+        texts = {id(row.output): text.output for row, text in zip(result.rows, rows, strict=True)}
         added: list[SharedValue] = []
         changed: list[SharedValue] = []
         removed: list[tuple[RunId, str]] = []
         self._pending_sizes = {}
-        for key in sorted(commit.shared_keys):
+        for key in sorted(result.shared_keys):
             name = encode_json(key)
             if key in state.shared:
-                found = state.shared[key]
-                value = texts.get(id(found)) or encode_json(found)
+                member = state.shared[key]
+                value = texts.get(id(member)) or encode_json(member)
                 self._pending_sizes[key] = _member_size(name, value)
                 (changed if key in self._sizes else added).append(SharedValue(run_id, name, value))
             elif key in self._sizes:
@@ -93,7 +97,7 @@ class StepWriter:
         )
         if self._pending_sizes and self._size + self._pending_growth > BYTE_COUNT_MAX:
             raise TooLarge("shared state", _TOO_LARGE)
-        columns = _build_columns(state, commit, then)
+        columns = _build_columns(state, result, then)
         self._pending_cursor: str = columns["standing"]
         return AdvanceFlow(
             claim=self._claim,
@@ -109,7 +113,7 @@ class StepWriter:
         )
 
     def mark_stored(self) -> None:
-        """The step is stored."""
+        """Adopt the pending sizes and cursor after the commit."""
         self._size += self._pending_growth
         for key, size in self._pending_sizes.items():
             if size is None:
@@ -120,56 +124,56 @@ class StepWriter:
 
 
 def measure_signal(shared: SharedState, key: str, value: Document) -> SharedStateUsage:
-    """What is there besides a signal, and the signal.
+    """Return the size of the shared state with the signal and all unread signals.
 
-    What its driver has not taken in counts in full, as it is kept: one may yet replace another.
+    Unread signals count in full, as they are stored, although one may replace another.
     """
-    sizes = {one: _member_size(encode_json(one), text) for one, text in shared.members.items()}
+    sizes = {name: _member_size(encode_json(name), text) for name, text in shared.members.items()}
     sizes[key] = _member_size(encode_json(key), value)
     size = _BRACES_SIZE + sum(sizes.values()) + sum(map(byte_count, shared.signals))
     return SharedStateUsage(size, shared.seq)
 
 
 def _member_size(name: str, value: str) -> int:
-    """With its colon and its comma."""
+    """Return the size of a member in bytes, with its colon and its comma."""
     return byte_count(name) + byte_count(value) + 2
 
 
 def _check_row_size(row: NodeRunRow) -> NodeRunRow:
-    for place, text in (("input", row.input), ("output", row.output)):
+    for field, text in (("input", row.input), ("output", row.output)):
         if byte_count(text) > BYTE_COUNT_MAX:
-            raise TooLarge(f"{place} of node {row.node_key!r}", _TOO_LARGE)
+            raise TooLarge(f"{field} of node {row.node_key!r}", _TOO_LARGE)
     return row
 
 
 def _build_columns(
-    state: FlowState, commit: StepResult, then: ContinueTask | ParkTask | EndTask
+    state: FlowState, result: StepResult, then: ContinueTask | ParkTask | EndTask
 ) -> dict[str, Any]:
     columns: dict[str, Any] = {
         "node": state.frames[0].node.key,
         "standing": encode_json(to_cursor(state)),
         "waits_for": then.kind if isinstance(then, ParkTask) else None,
     }
-    if commit.is_inner_changed:
+    if result.is_inner_changed:
         inner = [frame.shared for frame in state.frames[1:]]
         text = encode_json(inner) if inner else None
         if text is not None and byte_count(text) > BYTE_COUNT_MAX:
             raise TooLarge("subflow's shared state", _TOO_LARGE)
         columns["inner_shared"] = text
-    if commit.is_frozen_changed:
+    if result.is_frozen_changed:
         frozen = state.frozen_input
         columns["frozen_input"] = None if frozen is None else encode_json(list(frozen))
     return columns
 
 
-def to_stored_state(kept: StoredTask) -> StoredState | None:
-    """The parts of its state; None: it stands before its first node still."""
-    task = kept.flow_run
+def to_stored_state(stored: StoredTask) -> StoredState | None:
+    """Return the parts of the state, or None if the task is still before its first node."""
+    task = stored.flow_run
     if task.standing is None:
         return None
     return StoredState(
         json.loads(task.standing),
-        {key: json.loads(value) for key, value in kept.shared.items()},
+        {key: json.loads(value) for key, value in stored.shared.items()},
         [] if task.inner_shared is None else json.loads(task.inner_shared),
         None if task.frozen_input is None else json.loads(task.frozen_input),
     )

@@ -1,4 +1,4 @@
-"""A task as a reader sees it: its state put together from the parts in which it is stored."""
+"""A task as readers see it: its state restored from the parts in which it is stored."""
 
 import json
 from collections.abc import AsyncIterator
@@ -19,7 +19,7 @@ from headway.services.flow.step_writer import to_stored_state
 from headway.services.flow.waiting_nodes import APPROVAL, AwaitedWorker, awaited_key, awaited_worker
 
 ROW_COUNT_MAX: Final = 10_000
-"""How many node runs are read at once."""
+"""How many node runs are read by default."""
 CANCELED: Final = "canceled"
 """The last action of a canceled task, and the action of its last node run."""
 
@@ -32,22 +32,22 @@ class TaskView:
     version_id: str
     params: dict[str, Any]
     shared: dict[str, Any]
-    """With the run state of its node under `_rt`, while it is under way."""
+    """The shared state, with the run state of the node in `_rt` while the task is active."""
     node: str
     last_action: str
     step_count: int
-    """How many node runs it has."""
+    """The number of its node runs."""
     retry_state: dict[str, Any]
     waits_for: str | None
     awaited_key: str | None
-    """What a signal would have to set for it to go on, if it waits for one."""
+    """The key that a signal must set for the task to continue, if it waits for one."""
     awaited_worker: AwaitedWorker | None
     """The wait for a worker, if its node waits for one."""
     error: dict[str, Any] | None
     rerun_of: RunId | None
     updated_at: Instant
     position: tuple[Instant, RunId]
-    """In the order in which tasks are listed."""
+    """The position in the order in which tasks are listed."""
 
     @property
     def id(self) -> RunId:
@@ -67,12 +67,12 @@ class TaskViewBuilder:
         return (await self.build_with_state(task))[0]
 
     async def build_with_state(self, task: FlowTask) -> tuple[TaskView, FlowState]:
-        """With the state from which it is made, for whoever has to know more."""
+        """Return the view and the state from which it was made."""
         state = await self._load_state(task)
         return await self._build_view(task, state), state
 
     async def _build_view(self, task: FlowTask, state: FlowState) -> TaskView:
-        record, flow_run, place = task
+        record, flow_run, position = task
         is_active = record.run.is_active
         return TaskView(
             run=record.run,
@@ -91,15 +91,16 @@ class TaskViewBuilder:
             error=None if record.error is None else json.loads(record.error),
             rerun_of=flow_run.rerun_of,
             updated_at=flow_run.updated_at,
-            position=place,
+            position=position,
         )
 
     async def node_runs(
         self, task: FlowTask, *, limit: int, after_seq: int
     ) -> AsyncIterator[NodeRun]:
-        """In the order of their ends. The end of a canceled task is one of them (R5.4).
+        """Yield node runs in the order in which they ended, including a cancellation (R5.4).
 
-        That one is not stored: a task may be canceled while nobody holds it.
+        The cancellation is not stored as a node run, because a task may be canceled while no
+        process executes it.
         """
         run = task.record.run
         async for row in self._flow_reader.node_runs(run.id, limit=limit, after_seq=after_seq):
@@ -114,17 +115,18 @@ class TaskViewBuilder:
         record, flow_run, _ = task
         run = record.run
         flow = await self._definitions.flow(flow_run.flow, flow_run.version)
-        kept = await self._flow_reader.stored_task(run.id)
-        assert kept is not None
-        parts = to_stored_state(kept)
+        stored = await self._flow_reader.stored_task(run.id)
+        assert stored is not None
+        parts = to_stored_state(stored)
         params = json.loads(record.params)
         state = (
             create_state(flow, params)
             if parts is None
-            else load_state(flow, params, parts, kept.rows)
+            else load_state(flow, params, parts, stored.rows)
         )
         if run.is_active:
-            for item in kept.unread:  # Set already, for all but the driver, which is on its way.
+            # Readers see accepted signals before the driver has applied them.
+            for item in stored.unread:
                 if item.kind == SIGNAL:
                     signal = json.loads(item.payload)
                     state.shared[signal["key"]] = signal["value"]
@@ -141,7 +143,7 @@ def _canceled_node_run(task: FlowTask, state: FlowState) -> NodeRun:
     return NodeRun(
         seq=state.row_count + 1,
         node_key=state.frames[0].node.key,
-        path=tuple(one.node.key for one in state.frames),
+        path=tuple(outer.node.key for outer in state.frames),
         branch=None,
         attempt=frame.try_no,
         status=NodeRunStatus.CANCELED,

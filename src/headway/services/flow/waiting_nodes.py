@@ -1,4 +1,4 @@
-"""What a task that is not moving waits for, in a word."""
+"""The reasons why a task waits, derived from its state."""
 
 from typing import Final, NamedTuple
 
@@ -14,7 +14,7 @@ FUNCTION: Final = "function"
 TIMER: Final = "timer"
 WORKER: Final = "worker"
 ALWAYS_PARKED: Final = frozenset({APPROVAL, EVENT, FUNCTION, WORKER})
-"""These another process may end at any time, so that nobody waits for them here."""
+"""Reasons that another process may end at any time, so that the task parks at once."""
 _REASONS: Final = {
     Kind.TIMER: TIMER,
     Kind.WAIT_EVENT: EVENT,
@@ -24,6 +24,7 @@ _KEY_NAMES: Final = {Kind.WAIT_EVENT: "signal_key", Kind.APPROVAL: "approval_key
 
 
 def wait_reason(state: FlowState) -> str:
+    """Return why the task waits, as stored in `waits_for`."""
     frame = state.frames[-1]
     if not frame.is_entered:
         return "retry"
@@ -45,24 +46,24 @@ class AwaitedWorker(NamedTuple):
     until: Instant
     """When the wait ends and the call fails."""
     is_offered: bool
-    """Whether workers offered the services at the last call, but could not be reached."""
+    """True if workers offered the services at the last call, but could not be reached."""
 
 
 def awaited_worker(state: FlowState) -> AwaitedWorker | None:
     """Return the wait of the task for a worker, or None if it does not wait for one."""
     frame = state.frames[-1]
-    waiting = [one for one in frame.open_branches.values() if one.is_awaiting_callee]
+    waiting = [branch for branch in frame.open_branches.values() if branch.is_awaiting_callee]
     if state.is_over or not frame.is_entered or frame.node.function or not waiting:
         return None
-    services = tuple(dict.fromkeys(frame.service_of(one) for one in waiting))
-    since = min(frame.missing_since.get(one, frame.entered_at) for one in services)
+    services = tuple(dict.fromkeys(frame.service_of(branch) for branch in waiting))
+    since = min(frame.missing_since.get(service, frame.entered_at) for service in services)
     until = Instant(since + frame.flow.worker_wait_ms * MILLISECOND)
-    is_offered = not any(one.awaited_service for one in waiting)
+    is_offered = not any(branch.awaited_service for branch in waiting)
     return AwaitedWorker(services, since, until, is_offered)
 
 
 def awaited_path(state: FlowState) -> Path | None:
-    """Where its node looks for an event or an approval, if it waits for one."""
+    """Return the path at which the node expects an event or an approval, or None."""
     frame = state.frames[-1]
     name = _KEY_NAMES.get(frame.node.kind)
     if name is None or not frame.is_entered or state.is_over:
@@ -75,6 +76,6 @@ def awaited_path(state: FlowState) -> Path | None:
 
 
 def awaited_key(state: FlowState) -> str | None:
-    """The key of the shared state that a signal would have to set; None: there is none."""
+    """Return the key of the shared state that a signal must set, or None if there is none."""
     path = awaited_path(state)
     return None if path is None else path.exact_key

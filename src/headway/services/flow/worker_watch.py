@@ -1,10 +1,10 @@
 """Wake tasks that are parked because no live worker offered their service.
 
-Such a task holds no slot and polls nothing. Each process looks at the registry once per second, at
-what it has read for its calls if that is less than a second old. When
-a service has appeared since, the tasks that wait for it are woken. All waiting tasks are also
-checked every ten seconds, because a task may park while its worker registers. Without a worker, a
-task wakes by itself at the end of its wait.
+Such a task holds no slot and polls nothing. Each process polls the registry once per second, and
+reuses what it has read for its calls if that is less than a second old. When a service has appeared
+since, the tasks that wait for it are woken. All waiting tasks are also checked every ten seconds,
+because a task may park while its worker registers. Without a worker, a task wakes by itself at the
+end of its wait.
 """
 
 import asyncio
@@ -38,8 +38,8 @@ class WorkerWatch:
         """Wake the tasks whose service a worker offers now."""
         offered = await self._workers.read_recent_services()
         now_s = time.monotonic()
-        has_more = bool(offered - self._offered)
-        if offered and (has_more or now_s - self._scanned_at_s >= SCAN_S):
+        has_new_service = bool(offered - self._offered)
+        if offered and (has_new_service or now_s - self._scanned_at_s >= SCAN_S):
             await self._wake_for(offered)
             self._scanned_at_s = now_s
         self._offered = offered

@@ -1,4 +1,4 @@
-"""Calls to workers: one is chosen, asked, and told if nobody waits for its answer any more."""
+"""The worker registry and calls to workers: choose one, call it, and cancel if needed."""
 
 import asyncio
 import json
@@ -32,31 +32,31 @@ from headway.core.worker.worker_protocol import (
     PROGRESS_LINE_BYTE_COUNT_MAX,
 )
 from headway.ports.store import Store
-from headway.ports.worker_client import (
+from headway.ports.workers import (
     InvalidWorkerResponse,
     WorkerCallFailed,
     WorkerClient,
     WorkerConnectFailed,
+    WorkerReader,
 )
-from headway.ports.worker_reader import WorkerReader
 from headway.services.flow.flow_clock import FlowClock
 from headway.trace import open_client_span, trace_headers
 
 CALL_TIMEOUT_S: Final = 300.0
-"""For a call whose node does not say how long it may take."""
+"""The time limit of a call whose node has none."""
 CANCEL_TIMEOUT_S: Final = 1.0
 REGISTRY_MAX_AGE_S: Final = 1.0
-"""For so long the registry is not read again; a load that is a little old does no harm."""
+"""How long a read of the registry is reused. A slightly outdated load does no harm."""
 NO_WORKER: Final = "no worker"
 SKIPPED_COUNT_MAX: Final = 100
-"""So many workers may turn out to be gone before a call is given up."""
+"""How many unreachable workers are skipped before a call is given up."""
 TURN_COUNT_MAX: Final = 1_000
-"""Of so many services it is known whose turn it is."""
+"""For how many services the round-robin position is stored."""
 ReportProgress = Callable[[dict[str, Any]], None]
 
 
 class HeldCall(NamedTuple):
-    """A call that a worker is at work on."""
+    """A call that a worker is executing for this process."""
 
     run_id: RunId
     service: str
@@ -64,13 +64,13 @@ class HeldCall(NamedTuple):
 
 
 class NotBegun(NamedTuple):
-    """The worker is gone, or leaves: nothing was done, and another may be asked instead."""
+    """The worker is gone or draining: nothing was done, and another may be called instead."""
 
     failure: Failed
 
 
 class Workers:
-    """The registry, and the way to those who are in it."""
+    """The registry of workers, and the client that calls them."""
 
     def __init__(
         self,
@@ -80,7 +80,7 @@ class Workers:
         *,
         make_client: Callable[[], WorkerClient],
     ) -> None:
-        """`make_client` is called when the first worker is."""
+        """`make_client` is called before the first call to a worker."""
         self._store = store
         self._reader = reader
         self._make_client = make_client
@@ -90,46 +90,51 @@ class Workers:
         self._read_at_s = float("-inf")
         self._refresh_lock = asyncio.Lock()
         self._held: defaultdict[str, list[HeldCall]] = defaultdict(list)
-        """What each worker is at work on for this program."""
+        """The calls that each worker is executing for this process."""
         self._turns: dict[str, int] = {}
-        """How often each service was called at one after the other."""
+        """How many round-robin choices each service has had."""
 
     # The registry.
 
     async def register(self, worker_id: str, url: str, services: Sequence[str]) -> None:
-        """InvalidInput when that cannot be a worker."""
+        """Register a worker. Raise InvalidInput if its data is invalid."""
         await self._store.apply(RegisterWorker(id=worker_id, url=url, services=tuple(services)))
         self._read_at_s = float("-inf")
 
     async def record_heartbeat(self, worker_id: str, load: int) -> bool:
-        """False: nobody knows it; it has to register first."""
+        """Record a heartbeat. Return False if the worker is unknown and must register first."""
         return await self._store.apply(RecordHeartbeat(id=worker_id, load=load))
 
     async def list(self, *, service: str | None = None, ttl_s: float = TTL_S) -> list[LiveWorker]:
-        """Those that were heard of within `ttl_s`, the least load first."""
+        """Return the workers with a heartbeat within `ttl_s`, least load first."""
         now = self._clock.now()
         alive = [
-            one
-            for one in await self._reader.workers(heartbeat_since=add_seconds(now, seconds=-ttl_s))
-            if service is None or service in one.services
+            worker
+            for worker in await self._reader.workers(
+                heartbeat_since=add_seconds(now, seconds=-ttl_s)
+            )
+            if service is None or service in worker.services
         ]
-        return sorted(alive, key=lambda one: (one.load, one.id))
+        return sorted(alive, key=lambda worker: (worker.load, worker.id))
 
     def is_alive(self, worker: LiveWorker) -> bool:
         return is_alive(worker.heartbeat_at, self._clock.now())
 
     def calls_of(self, worker_id: str) -> Sequence[HeldCall]:
-        """What this program waits for from it; others may wait for more."""
+        """Return the calls that this process has in flight at a worker.
+
+        Other processes may have more.
+        """
         return tuple(self._held.get(worker_id, ()))
 
     async def read_offered_services(self) -> Collection[str]:
-        return {service for one in await self.list() for service in one.services}
+        return {service for worker in await self.list() for service in worker.services}
 
     async def read_recent_services(self) -> frozenset[str]:
         """Return the services that live workers offer, as of at most about a second ago."""
         await self._refresh(newer_than_s=time.monotonic() - REGISTRY_MAX_AGE_S)
-        alive = [one for one in self._cached_workers if self.is_alive(one)]
-        return frozenset(service for one in alive for service in one.services)
+        alive = [worker for worker in self._cached_workers if self.is_alive(worker)]
+        return frozenset(service for worker in alive for service in worker.services)
 
     async def filter_offered(self, services: Collection[str]) -> frozenset[str]:
         """Return those of `services` that a live worker offers, as of about a second ago."""
@@ -147,11 +152,11 @@ class Workers:
     ) -> CallOutcome:
         """Call one live worker that offers the service, and return the outcome.
 
-        Skip workers that are gone or are leaving, because they have done nothing. Return Untaken if
-        none is left. `tell` receives the worker's progress. If this is cancelled, the worker is
-        notified, with only a short wait.
+        Skip workers that are gone or draining, because they have done nothing. Return
+        CalleeUnavailable if none is left. `report_progress` receives the worker's progress. If this
+        is cancelled, the worker is notified, with only a short wait.
         """
-        untaken = CalleeUnavailable(command.call_id, NO_WORKER)
+        unavailable = CalleeUnavailable(command.call_id, NO_WORKER)
         for _ in range(SKIPPED_COUNT_MAX):
             try:
                 chosen = await self._choose(command)
@@ -165,14 +170,14 @@ class Workers:
                 return answer
             if isinstance(answer, Failed):
                 if answer.is_final or not command.may_try_another_worker:
-                    return answer  # No other worker is called in any case.
+                    return answer  # No other worker would be called.
                 return answer._replace(is_last_worker=not await self._has_another(command))
             # The error of a worker that was called before is more useful than a failed connection.
             if command.attempt == 1:
-                untaken = CalleeUnavailable(
+                unavailable = CalleeUnavailable(
                     command.call_id, answer.failure.error, answer.failure.worker
                 )
-        return untaken
+        return unavailable
 
     async def _call(
         self,
@@ -180,7 +185,7 @@ class Workers:
         command: CallService,
         run_id: RunId,
         generation: int,
-        tell: ReportProgress,
+        report_progress: ReportProgress,
     ) -> Answered | Failed | NotBegun:
         call_id = f"{run_id}.{command.call_id}"
         about = {"run_id": run_id, "call_id": call_id, "worker_id": chosen.id}
@@ -189,10 +194,10 @@ class Workers:
             open_client_span(f"call {command.service}", about) as span,
             self._track_call(chosen.id, held),
         ):
-            answer = await self._send_call(chosen, command, call_id, generation, tell)
-            failed = answer.failure if isinstance(answer, NotBegun) else answer
-            if isinstance(failed, Failed):
-                span.fail(failed.error)
+            answer = await self._send_call(chosen, command, call_id, generation, report_progress)
+            failure = answer.failure if isinstance(answer, NotBegun) else answer
+            if isinstance(failure, Failed):
+                span.fail(failure.error)
         return answer
 
     @contextmanager
@@ -211,12 +216,12 @@ class Workers:
         command: CallService,
         call_id: str,
         generation: int,
-        tell: ReportProgress,
+        report_progress: ReportProgress,
     ) -> Answered | Failed | NotBegun:
         worker = WorkerRef(chosen.id, chosen.url)
         headers = {CALL_ID_HEADER: call_id, GENERATION_HEADER: str(generation)}
-        said = encode_json({"input": command.input, "params": dict(command.params)})
-        body = reveal_text(said).encode()
+        payload = encode_json({"input": command.input, "params": dict(command.params)})
+        body = reveal_text(payload).encode()
         if len(body) > CALL_BYTE_COUNT_MAX:
             problem = f"is {len(body):,} bytes; the limit is {CALL_BYTE_COUNT_MAX:,}"
             return Failed(command.call_id, f"too_large: the call {problem}", is_final=True)
@@ -226,13 +231,13 @@ class Workers:
                 body,
                 headers=headers | trace_headers(),
                 timeout_s=self._timeout_s(command),
-                on_line=lambda line: _report_if_progress(line, tell),
+                on_line=lambda line: _report_if_progress(line, report_progress),
             )
         except WorkerCallFailed as error:
             kind = "bad_answer" if isinstance(error, InvalidWorkerResponse) else "unreachable"
-            # It may repeat what the worker has sent, and that may be no text at all.
-            failed = Failed(command.call_id, replace_unstorable(f"{kind}: {error}"), worker)
-            return NotBegun(failed) if isinstance(error, WorkerConnectFailed) else failed
+            # The message may quote bytes from the worker that are not storable as text.
+            failure = Failed(command.call_id, replace_unstorable(f"{kind}: {error}"), worker)
+            return NotBegun(failure) if isinstance(error, WorkerConnectFailed) else failure
         except asyncio.CancelledError:
             await self._cancel(chosen, call_id, headers)
             raise
@@ -252,7 +257,7 @@ class Workers:
         now_s = time.monotonic()
         await self._refresh(newer_than_s=now_s - REGISTRY_MAX_AGE_S)
         chosen = self._choose_cached(command)
-        if chosen is None and self._read_at_s < now_s:  # Somebody may have come since.
+        if chosen is None and self._read_at_s < now_s:  # A worker may have registered since.
             await self._refresh(newer_than_s=now_s)
             chosen = self._choose_cached(command)
         return chosen
@@ -260,8 +265,8 @@ class Workers:
     async def _has_another(self, command: CallService) -> bool:
         """Return whether a live worker that is not excluded offers the service.
 
-        The registry may be about a second old: one read serves many calls that fail at once.
-        Return True if it cannot be read: the next attempt then decides.
+        The registry may be about a second old: one read serves many calls that fail at once. Return
+        True if it cannot be read: the next attempt then decides.
         """
         try:
             await self._refresh(newer_than_s=time.monotonic() - REGISTRY_MAX_AGE_S)
@@ -274,15 +279,15 @@ class Workers:
         )
 
     async def _refresh(self, *, newer_than_s: float) -> None:
-        """One looks for all who want to know."""
+        """Read the registry unless the last read is newer. Concurrent callers share one read."""
         if self._read_at_s > newer_than_s:
             return
         async with self._refresh_lock:
             if self._read_at_s <= newer_than_s:
-                looked_at_s = time.monotonic()
+                read_at_s = time.monotonic()
                 since = add_seconds(self._clock.now(), seconds=-TTL_S)
                 self._cached_workers = await self._reader.workers(heartbeat_since=since)
-                self._read_at_s = looked_at_s
+                self._read_at_s = read_at_s
 
     def _choose_cached(self, command: CallService) -> LiveWorker | None:
         return choose_worker(
@@ -296,7 +301,11 @@ class Workers:
         )
 
     def _take_turn(self, service: str) -> int:
-        """Of its own for each service, or two in alternation would each stay with one worker."""
+        """Return the next round-robin position of a service.
+
+        Each service has its own: with a shared one, two alternating services would each always get
+        the same worker.
+        """
         turn = self._turns.get(service, 0)
         if turn == 0 and len(self._turns) >= TURN_COUNT_MAX:
             self._turns.clear()
@@ -306,13 +315,14 @@ class Workers:
     def _timeout_s(self, command: CallService) -> float:
         if command.deadline_at is None:
             return CALL_TIMEOUT_S
-        # The node's own limit is the engine's affair: this one only comes after it.
+        # The engine enforces the node's own limit. This one is later, in case it does not.
         return max(0.0, (command.deadline_at - self._clock.now()) / SECOND_US) + CANCEL_TIMEOUT_S
 
     async def _cancel(self, worker: LiveWorker, call_id: str, headers: dict[str, str]) -> None:
-        """A courtesy: the connection is closed already, and nobody listens to it any more.
+        """Notify the worker that its call is cancelled. Errors are ignored.
 
-        It says whose call it means: the next claim makes the same call under the same id.
+        This is optional: the connection is closed already. The generation header identifies the
+        caller, because the next claim repeats the call under the same id.
         """
         with suppress(WorkerCallFailed):
             await self._client.post(
@@ -323,32 +333,32 @@ class Workers:
             )
 
 
-def _report_if_progress(line: bytes, tell: Callable[[dict[str, Any]], None]) -> bool:
-    """Whether a line of an answer tells of progress, which is then told."""
+def _report_if_progress(line: bytes, report_progress: Callable[[dict[str, Any]], None]) -> bool:
+    """Report a progress line of a response. Return False if the line is not progress."""
     try:
-        said: Any = decode_document(line.decode(), field="progress")
+        document: Any = decode_document(line.decode(), field="progress")
     except (InvalidInput, UnicodeDecodeError):
         return False
-    if not isinstance(said, dict) or not isinstance(said.get("progress"), dict):
+    if not isinstance(document, dict) or not isinstance(document.get("progress"), dict):
         return False
-    if len(line) <= PROGRESS_LINE_BYTE_COUNT_MAX:  # No harm to lose what nobody would read.
-        tell(said["progress"])
+    if len(line) <= PROGRESS_LINE_BYTE_COUNT_MAX:  # Longer progress is dropped.
+        report_progress(document["progress"])
     return True
 
 
 def _parse_outcome(
     call_id: str, status: int, answer: bytes, worker: WorkerRef
 ) -> Answered | Failed | NotBegun:
-    """What the body says; the HTTP status is only told when the body cannot be read."""
+    """Return the outcome in the body. The HTTP status matters only if the body is unreadable."""
     try:
-        said: Any = decode_document(answer.decode(), field="answer")
+        document: Any = decode_document(answer.decode(), field="answer")
     except (InvalidInput, UnicodeDecodeError) as error:
         return Failed(call_id, f"bad_answer: HTTP {status}, {error}", worker)
-    if not isinstance(said, dict):
+    if not isinstance(document, dict):
         return Failed(call_id, f"bad_answer: HTTP {status}, not an object", worker)
-    error_said = said.get("error")
-    if error_said in (None, ""):
-        return Answered(call_id, said.get("result"), worker)
-    text = error_said if isinstance(error_said, str) else json.dumps(error_said)
-    failed = Failed(call_id, text, worker)
-    return NotBegun(failed) if (status, text) == (503, DRAINING) else failed
+    reported_error = document.get("error")
+    if reported_error in (None, ""):
+        return Answered(call_id, document.get("result"), worker)
+    text = reported_error if isinstance(reported_error, str) else json.dumps(reported_error)
+    failure = Failed(call_id, text, worker)
+    return NotBegun(failure) if (status, text) == (503, DRAINING) else failure

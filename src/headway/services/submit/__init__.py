@@ -1,1 +1,1 @@
-"""Submit runs, and hold, watch and steer them from outside."""
+"""Jobs and their parameters; submit runs, and watch, message and cancel them."""

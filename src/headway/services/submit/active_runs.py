@@ -1,7 +1,7 @@
-"""Which run of a key is active, on whichever instance: to speak to it, stop it, or await its end.
+"""Find the active run of a key on any instance: message it, stop it, or wait for its end.
 
-The words are those of `headway.lanes.ActiveRuns`; the registry is the database, so there is nothing
-to register and nothing that an old `finally` could remove.
+The methods are those of `headway.lanes.ActiveRuns`. The registry is the database, so callers do not
+register runs, and an outdated `finally` block cannot remove a newer entry.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ _ACTIVE: Final = frozenset({RunStatus.RUNNING, RunStatus.CANCELLING})
 
 
 class Queueing(NamedTuple):
-    """True if the message was queued; else it says why not."""
+    """The outcome of `queue_message`: true if it was queued, else with the refusal."""
 
     refusal: Refusal | None = None
 
@@ -37,22 +37,24 @@ class Queueing(NamedTuple):
 
 
 class ActiveRuns:
+    """The active runs of all keys, for `Headway.active`."""
+
     def __init__(
-        self, store: Store, runs: RunReader, events: EventReader, news: RunWatcher
+        self, store: Store, runs: RunReader, events: EventReader, watcher: RunWatcher
     ) -> None:
         self._store = store
         self._runs = runs
         self._events = events
-        self._watcher = news
+        self._watcher = watcher
 
     async def get(self, key: str) -> RunHandle | None:
-        """The run of the key that has begun and is not over; one that is queued is not active."""
-        wanted = RunFilter(statuses=_ACTIVE, key=Key(check_name(key, field="key")))
-        found = [record async for record in self._runs.list_runs(wanted, limit=1)]
-        if not found:
+        """Return the key's run that has started and not ended. A queued run is not active."""
+        active = RunFilter(statuses=_ACTIVE, key=Key(check_name(key, field="key")))
+        records = [record async for record in self._runs.list_runs(active, limit=1)]
+        if not records:
             return None
         return RunHandle(
-            found[0].run.id,
+            records[0].run.id,
             store=self._store,
             runs=self._runs,
             events=self._events,
@@ -60,7 +62,7 @@ class ActiveRuns:
         )
 
     async def queue_message(self, key: str, message: Any, *, by: str = "") -> Queueing:
-        """Give the message to the active run, if its loop takes one now; a refusal is an answer."""
+        """Send a message to the active run, if it listens now. Return the refusal otherwise."""
         run = await self.get(key)
         if run is None:
             return Queueing(Refusal.NO_ACTIVE_RUN)
@@ -93,14 +95,14 @@ class ActiveRuns:
         return stopped
 
     async def abort(self, key: str, *, by: str = "") -> bool:
-        """Stop the key: cancel its queued runs, then the active one.
+        """Cancel the key's queued runs, then the active one.
 
-        Return False if the key had no run, or the loop of the active run has ended.
+        Return False if the key had no run, or if the active run no longer accepts a cancel.
         """
         return any(run.result in _CANCEL_ACCEPTED for run in await self.stop(key, by=by))
 
     async def wait_for_end(self, key: str, timeout_s: float = WAIT_S) -> bool:
-        """Whether the key has come to have no active run, within at least 100 ms."""
+        """Wait until the key has no active run, for at least 100 ms. Return False on a timeout."""
         try:
             async with asyncio.timeout(max(timeout_s, WAIT_S_MIN)):
                 while (run := await self.get(key)) is not None:

@@ -1,4 +1,4 @@
-"""Admit a new run, and turn a refusal into the error that its caller can act on."""
+"""Apply a submission, and raise the matching error if it is refused."""
 
 from typing import assert_never
 
@@ -31,18 +31,22 @@ from headway.services.submit.run_watcher import RunWatcher
 
 
 async def admit(store: Store, submission: Submit) -> RunId:
-    """The run that the submission led to: its own, or the one it joined, steered or repeated."""
+    """Submit, and return the id of the new run or of the one it joined, steered or repeated."""
     return run_id_or_raise(submission, await store.apply(submission))
 
 
 async def submit_run(
     store: Store, submission: Submit, *, runs: RunReader, events: EventReader, watcher: RunWatcher
 ) -> RunHandle:
-    """The same, in the hands of whoever submits; with what was accepted, if that is known here."""
+    """Submit as `admit` does, but return a handle.
+
+    The handle has the accepted record if the submission created a run that does not continue
+    another one.
+    """
     answer = await store.apply(submission)
     run_id = run_id_or_raise(submission, answer)
     accepted = None
-    # One that continues has its documents from another run.
+    # A run that continues takes its documents from another run.
     if isinstance(answer, Accepted) and answer.run and submission.mode is RunMode.START:
         accepted = RunRecord(answer.run, submission.params)
     return RunHandle(
@@ -51,6 +55,7 @@ async def submit_run(
 
 
 def run_id_or_raise(submission: Submit, answer: SubmitResult) -> RunId:
+    """Return the id of the run in `answer`, or raise the error that describes the refusal."""
     match answer:
         case Accepted(run_id=run_id) | Repeated(run_id) | Joined(run_id) | Steered(run_id=run_id):
             return run_id

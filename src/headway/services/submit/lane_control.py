@@ -1,9 +1,8 @@
-"""Lanes, as people see, set, clear and await them."""
+"""List, configure and clear lanes, and propose the limits that jobs declare."""
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 
-from headway.core.command.admin.clear_lane import CLEAR_COUNT_MAX, ClearRuns
-from headway.core.command.admin.set_lane import SetLane
+from headway.core.command.admin.lane_limits import CLEAR_COUNT_MAX, ClearRuns, ProposeLimit, SetLane
 from headway.core.command.protocol import RevisionMismatch
 from headway.core.document import check_name
 from headway.core.errors import RevisionConflict
@@ -11,9 +10,26 @@ from headway.core.ids import LaneName
 from headway.core.lane_row import LaneRow
 from headway.ports.run_reader import LaneCounts, RunReader
 from headway.ports.store import Store
+from headway.services.submit.job import Job
+
+
+class JobLanes:
+    """Proposes the limit of each job's own lane once per process, before the job's first run."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._proposed_jobs: set[str] = set()
+
+    async def propose_limits(self, jobs: Iterable[Job]) -> None:
+        for job in jobs:
+            if job.concurrency is not None and job.name not in self._proposed_jobs:
+                await self._store.apply(ProposeLimit(job.lane, job.concurrency))
+                self._proposed_jobs.add(job.name)
 
 
 class LaneSettings:
+    """The lanes of a database, for `Headway.lanes`."""
+
     def __init__(
         self,
         store: Store,
@@ -25,7 +41,7 @@ class LaneSettings:
         self._wait_for_active = wait_for_active
 
     async def list(self) -> Sequence[LaneCounts]:
-        """Every lane with its limits, and how many runs hold a slot or wait in it."""
+        """Return every lane with its limits, and how many runs hold a slot or wait in it."""
         return await self._reader.lanes()
 
     async def set(
@@ -38,10 +54,11 @@ class LaneSettings:
         expected_revision: int | None = None,
         by: str = "",
     ) -> LaneRow:
-        """Change what is given; `max_queued=-1` lifts that limit.
+        """Change the settings that are not None. `max_queued=-1` removes that limit.
 
-        A raised limit is used at once. A lowered one interrupts nobody: fewer start until it holds.
-        RevisionConflict: somebody has changed the lane since that revision was read.
+        A raised limit takes effect at once. A lowered limit interrupts no run: no more runs start
+        until fewer than the limit are active. Raise RevisionConflict if the lane was changed since
+        `expected_revision` was read.
         """
         answer = await self._store.apply(
             SetLane(
@@ -58,13 +75,13 @@ class LaneSettings:
         return answer
 
     async def clear(self, name: str, *, by: str = "") -> int:
-        """Cancel all runs that wait in the lane and have never started; how many.
+        """Cancel all runs in the lane's queue that have never started, and return how many.
 
-        What is active goes on. What comes while this is under way stays.
+        Active runs continue. Runs that are submitted during the call stay queued.
         """
         lane = LaneName(check_name(name, field="lane"))
         count, before_seq = 0, None
-        # Newest first: no end in here makes another run ready that is yet to be cleared.
+        # Newest first, so that no cancel makes another run ready that is still to be cleared.
         while page := await self._reader.queued_runs(
             lane, before_seq=before_seq, limit=CLEAR_COUNT_MAX
         ):
@@ -74,9 +91,9 @@ class LaneSettings:
         return count
 
     async def wait_for_active(self, timeout_s: float) -> bool:
-        """Whether all that this process executes now, in any lane, has ended in time.
+        """Wait for the runs that this process executes now, in any lane, before a shutdown.
 
-        Before a shutdown; it never raises. What starts meanwhile is not waited for, and what other
-        processes execute neither.
+        Return whether they ended within `timeout_s`. Never raises. Runs that start during the wait,
+        and runs of other processes, are not waited for.
         """
         return await self._wait_for_active(timeout_s)

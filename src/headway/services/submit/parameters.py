@@ -1,4 +1,4 @@
-"""What a job takes: the signature of its function, checked before anything is written."""
+"""The parameters of a job, from the signature of its function, validated before a submission."""
 
 import inspect
 import json
@@ -20,17 +20,17 @@ _NAMED_KINDS: Final = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Paramete
 
 
 class Parameters:
-    """The parameters after the first, which is the context.
+    """The parameters of a job's function except the first one, which is the context.
 
-    Values are checked strictly, as JSON: "5" and true are no integers, a date is a text.
+    Values are validated strictly, as JSON: neither "5" nor true is an integer, and a date is text.
     """
 
     def __init__(self, function: Callable[..., Any], *, job: str) -> None:
-        place = f"job {job!r}"
-        context, *others = _read_parameters(function, place)
+        field = f"job {job!r}"
+        context, *others = _read_parameters(function, field)
         if context.kind not in (*_NAMED_KINDS[:1], inspect.Parameter.POSITIONAL_ONLY):
-            raise InvalidInput(place, "must take the run's context first")
-        hints = _read_hints(function, place)
+            raise InvalidInput(field, "must take the run's context first")
+        hints = _read_hints(function, field)
         self._adapters: dict[str, TypeAdapter[Any]] = {}
         self._required: list[str] = []
         self._defaults: dict[str, Any] = {}
@@ -41,12 +41,14 @@ class Parameters:
                 self._allows_extra = True
                 continue
             if parameter.kind not in _NAMED_KINDS:
-                raise InvalidInput(place, f"cannot be given {parameter.name!r} by name")
-            self._add_parameter(parameter, hints.get(parameter.name, Any), place)
-        self._adapter = self._build_adapter({one.name: hints.get(one.name, Any) for one in others})
+                raise InvalidInput(field, f"cannot be given {parameter.name!r} by name")
+            self._add_parameter(parameter, hints.get(parameter.name, Any), field)
+        self._adapter = self._build_adapter(
+            {parameter.name: hints.get(parameter.name, Any) for parameter in others}
+        )
 
     def _build_adapter(self, hints: dict[str, Any]) -> TypeAdapter[dict[str, Any]]:
-        """All parameters as one object, read in one go."""
+        """Return an adapter that validates all parameters as one object."""
         types = {
             name: hints[name] if name in self._required else NotRequired[hints[name]]
             for name in self._adapters
@@ -56,47 +58,47 @@ class Parameters:
         kind.__pydantic_config__ = ConfigDict(extra="allow" if self._allows_extra else "forbid")
         return TypeAdapter(kind)
 
-    def _add_parameter(self, parameter: inspect.Parameter, hint: Any, place: str) -> None:
+    def _add_parameter(self, parameter: inspect.Parameter, hint: Any, field: str) -> None:
         name = parameter.name
         try:
             self._adapters[name] = TypeAdapter(hint)
         except PydanticUserError as error:
             problem = f"has a parameter {name!r} whose type cannot be checked"
-            raise InvalidInput(place, problem) from error
-        if _is_secret(self._adapters[name], f"{place}, parameter {name!r}"):
+            raise InvalidInput(field, problem) from error
+        if _is_secret(self._adapters[name], f"{field}, parameter {name!r}"):
             self._secret_names.append(name)
         if parameter.default is inspect.Parameter.empty:
             self._required.append(name)
             return
         if name in self._secret_names:
-            return  # Nobody shall read it in a document.
+            return  # Secret defaults are never stored.
         try:
             default = self._adapters[name].dump_python(parameter.default, mode="json")
             encode_document(default, field=name)
         except (ValueError, InvalidInput):
-            return  # It stays the function's own business.
+            return  # The default is not JSON, so the function applies it itself.
         self._defaults[name] = default
 
-    def encode(self, given: Mapping[str, Any], *, stored: Mapping[str, Any] = EMPTY) -> Document:
-        """The parameters as they are now, defaults included; InvalidInput names what is wrong.
+    def encode(self, params: Mapping[str, Any], *, stored: Mapping[str, Any] = EMPTY) -> Document:
+        """Return the parameters with defaults as a document. Raise InvalidInput if one is invalid.
 
-        A secret of which is only said that it is set is as in `kept`.
+        A redacted secret in `params` is replaced by its value in `stored`.
         """
-        values = {**self._defaults, **self.seal_secrets(given, stored=stored)}
+        values = {**self._defaults, **self.seal_secrets(params, stored=stored)}
         document = encode_document(values, field="params")
         self.parse(document)
         return document
 
     def seal_secrets(
-        self, given: Mapping[str, Any], *, stored: Mapping[str, Any]
+        self, params: Mapping[str, Any], *, stored: Mapping[str, Any]
     ) -> Mapping[str, Any]:
-        """Those that are annotated as secrets (`pydantic.SecretStr`) marked as such."""
-        return (
-            mark_secrets(given, self._secret_names, stored=stored) if self._secret_names else given
-        )
+        """Return `params` with the secrets (`pydantic.SecretStr`) marked as such."""
+        if not self._secret_names:
+            return params
+        return mark_secrets(params, self._secret_names, stored=stored)
 
     def mark_secrets(self, document: str) -> str:
-        """What was kept as `document`, its secrets marked; however long that makes it."""
+        """Return a stored document with its secrets marked. Its length is not limited."""
         if not self._secret_names:
             return document
         params = json.loads(document)
@@ -105,7 +107,7 @@ class Parameters:
         )
 
     def parse(self, document: str) -> dict[str, Any]:
-        """The arguments for the function; InvalidInput names every field that is wrong."""
+        """Return the arguments for the function. Raise InvalidInput that lists invalid fields."""
         try:
             if self._secret_names:
                 document = json.dumps(reveal(document))
@@ -114,29 +116,32 @@ class Parameters:
             raise _to_invalid_input(self._list_errors(error)) from None
 
     def _list_errors(self, error: ValidationError) -> list[tuple[str, str]]:
-        """The first of each parameter: those that are unknown, those that are missing, the rest."""
-        faults: dict[str, tuple[int, str, str]] = {}
-        for fault in error.errors(include_url=False, include_context=False, include_input=False):
-            name, *inner = fault["loc"]
-            kind = "" if inner else fault["type"]
+        """Return (path, problem) of the first error of each parameter.
+
+        Unknown parameters come first, then missing ones, then the rest.
+        """
+        errors: dict[str, tuple[int, str, str]] = {}
+        for details in error.errors(include_url=False, include_context=False, include_input=False):
+            name, *inner = details["loc"]
+            kind = "" if inner else details["type"]
             if kind == "extra_forbidden":
                 takes = f"it takes: {', '.join(self._adapters) or 'none'}"
-                found = (0, str(name), f"is not a parameter of the job; {takes}")
+                entry = (0, str(name), f"is not a parameter of the job; {takes}")
             elif kind == "missing":
-                found = (1, str(name), "is missing")
+                entry = (1, str(name), "is missing")
             else:
-                problem = fault["msg"]
-                parts = [f"[{one}]" if isinstance(one, int) else f".{one}" for one in inner]
-                found = (2, f"{name}{''.join(parts)}", problem[0].lower() + problem[1:])
-            faults.setdefault(str(name), found)
-        ordered = sorted(faults.values(), key=lambda fault: fault[0])
-        return [(place, problem) for _, place, problem in ordered]
+                problem = details["msg"]
+                parts = [f"[{part}]" if isinstance(part, int) else f".{part}" for part in inner]
+                entry = (2, f"{name}{''.join(parts)}", problem[0].lower() + problem[1:])
+            errors.setdefault(str(name), entry)
+        ordered = sorted(errors.values(), key=lambda entry: entry[0])
+        return [(path, problem) for _, path, problem in ordered]
 
     def schema(self) -> dict[str, Any]:
-        """A JSON Schema of the parameters."""
+        """Return a JSON Schema of the parameters."""
         inputs = [(name, "validation", adapter) for name, adapter in self._adapters.items()]
-        made, shared = TypeAdapter.json_schemas(inputs)  # type: ignore[arg-type]
-        properties = {name: made[name, "validation"] for name in self._adapters}
+        schemas, shared = TypeAdapter.json_schemas(inputs)  # type: ignore[arg-type]
+        properties = {name: schemas[name, "validation"] for name in self._adapters}
         schema: dict[str, Any] = {"type": "object", "properties": properties}
         for name, default in self._defaults.items():
             properties[name] = {**properties[name], "default": default}
@@ -145,37 +150,40 @@ class Parameters:
         return {**schema, **({"$defs": shared["$defs"]} if "$defs" in shared else {})}
 
 
-def _is_secret(adapter: TypeAdapter[Any], place: str) -> bool:
-    """Also one that may be missing (`SecretStr | None`); one inside of something is refused."""
+def _is_secret(adapter: TypeAdapter[Any], field: str) -> bool:
+    """Return whether a parameter is a secret, also an optional one (`SecretStr | None`).
+
+    Raise InvalidInput if the secret is nested in another type.
+    """
     try:
         schema = adapter.json_schema()
     except PydanticUserError:
-        return False  # It has none.
-    if any(one.get("writeOnly") for one in (schema, *schema.get("anyOf", ()))):
+        return False  # The type has no JSON Schema.
+    if any(option.get("writeOnly") for option in (schema, *schema.get("anyOf", ()))):
         return True
     if '"writeOnly": true' in json.dumps(schema):
-        raise InvalidInput(place, "has a secret inside; make it a parameter of its own")
+        raise InvalidInput(field, "contains a nested secret; make it a separate parameter")
     return False
 
 
-def _to_invalid_input(faults: Sequence[tuple[str, str]]) -> InvalidInput:
-    """One sentence for all of them, as far as a sentence goes."""
-    (place, problem), *others = faults[:ERROR_COUNT_MAX]
-    more = [f"params.{place}: {problem}" for place, problem in others]
-    if len(faults) > ERROR_COUNT_MAX:
-        more.append(f"and {len(faults) - ERROR_COUNT_MAX} more")
-    return InvalidInput(f"params.{place}", "; ".join((problem, *more)))
+def _to_invalid_input(errors: Sequence[tuple[str, str]]) -> InvalidInput:
+    """Return one error that lists the first ERROR_COUNT_MAX errors."""
+    (path, problem), *others = errors[:ERROR_COUNT_MAX]
+    more = [f"params.{path}: {problem}" for path, problem in others]
+    if len(errors) > ERROR_COUNT_MAX:
+        more.append(f"and {len(errors) - ERROR_COUNT_MAX} more")
+    return InvalidInput(f"params.{path}", "; ".join((problem, *more)))
 
 
-def _read_parameters(function: Callable[..., Any], place: str) -> list[inspect.Parameter]:
+def _read_parameters(function: Callable[..., Any], field: str) -> list[inspect.Parameter]:
     parameters = list(inspect.signature(function).parameters.values())
     if not parameters:
-        raise InvalidInput(place, "must take the run's context first")
+        raise InvalidInput(field, "must take the run's context first")
     return parameters
 
 
-def _read_hints(function: Callable[..., Any], place: str) -> dict[str, Any]:
+def _read_hints(function: Callable[..., Any], field: str) -> dict[str, Any]:
     try:
         return get_type_hints(function, include_extras=True)
     except NameError as error:
-        raise InvalidInput(place, f"has an annotation that cannot be found: {error}") from error
+        raise InvalidInput(field, f"has an annotation that cannot be found: {error}") from error

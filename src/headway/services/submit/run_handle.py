@@ -1,4 +1,4 @@
-"""A run that was accepted, in the hands of whoever started it."""
+"""Handles to runs: read, cancel and message a run, and wait for its result or events."""
 
 import asyncio
 import json
@@ -20,12 +20,12 @@ from headway.core.command.run.interrupt import AnswerMismatch, NoOpenInterrupt
 from headway.core.document import encode_document, parse_enum
 from headway.core.duration import check_seconds
 from headway.core.errors import (
-    Error,
     IdempotencyConflict,
     InboxOverflow,
     InterruptNotOpen,
     InvalidInput,
     MessageRefused,
+    RunFailed,
     RunNotActive,
     RunNotFound,
 )
@@ -45,19 +45,8 @@ PAGE_SIZE: Final = 500
 PAGE_LENGTH_MAX: Final = 1 << 20
 
 
-class RunFailed(Error):
-    """The run ended without a result; `status` says how and `error` why."""
-
-    def __init__(self, run_id: RunId, status: RunStatus, error: Any) -> None:
-        why = f": {error['message']}" if error else ""
-        super().__init__(f"run {run_id} is {status.value}{why}")
-        self.run_id = run_id
-        self.status = status
-        self.error = error
-
-
 def result_or_raise(record: RunRecord) -> Any:
-    """The result of a run that is over; RunFailed when there is none."""
+    """Return the result of an ended run. Raise RunFailed if it has none."""
     if record.run.status is RunStatus.SUCCEEDED:
         assert record.result is not None
         return json.loads(record.result)
@@ -65,7 +54,7 @@ def result_or_raise(record: RunRecord) -> Any:
 
 
 class RunHandle:
-    """It goes on whether or not anybody holds its handle."""
+    """A handle to a run. Dropping it does not affect the run."""
 
     def __init__(
         self,
@@ -79,7 +68,7 @@ class RunHandle:
     ) -> None:
         self.id = run_id
         self.accepted_record = accepted_record
-        """The run as it was accepted, if this is the handle that came of it."""
+        """The run as it was accepted, if this handle was returned by its submission."""
         self._store = store
         self._runs = runs
         self._events = events
@@ -89,7 +78,7 @@ class RunHandle:
         return f"RunHandle({self.id!r})"
 
     async def record(self) -> RunRecord:
-        """All that is known of the run now; its documents are JSON text."""
+        """Read the run. Its documents are JSON text. Raise RunNotFound if it does not exist."""
         record = await self._runs.run(self.id)
         if record is None:
             raise RunNotFound(self.id)
@@ -106,9 +95,9 @@ class RunHandle:
         by: str = "",
         grace_s: float = GRACE_S,
     ) -> CancelResult:
-        """Ask for its end; the answer tells whether it is over already or has yet to unwind.
+        """Request a cancel of the run and of its children.
 
-        What it has started as a parent is asked to end with it.
+        Return whether the run is already canceled, or still has to end.
         """
         answer = await self._store.apply(
             RequestCancel(
@@ -163,18 +152,18 @@ class RunHandle:
         return None
 
     async def is_streaming(self) -> bool:
-        """Whether its loop takes messages now."""
+        """Return whether the job accepts messages now."""
         return (await self.record()).run.window == Window.STREAMING
 
     async def is_compacting(self) -> bool:
         return (await self.record()).run.window == Window.COMPACTING
 
     async def answer(self, call_id: str, answer: Any, *, by: str = "") -> None:
-        """Answer a question that the job asks in `ctx.interrupt()`; the first answer stands.
+        """Answer an interrupt that the job opened with `ctx.interrupt()`. The first answer wins.
 
-        Raise QuestionNotOpen if it was already answered, or the job does not ask it (any more).
-        A question stays open while no process executes the run. Raise InvalidInput if the answer
-        does not fit the schema of the question, which stays open.
+        An interrupt stays open while no process executes the run. Raise InterruptNotOpen if it was
+        already answered, or is not open (any more). Raise InvalidInput if the answer does not match
+        its schema; the interrupt then stays open.
         """
         await self._post(ANSWER, answer, by=by, call_id=call_id)
 
@@ -223,14 +212,14 @@ class RunHandle:
             )
 
     async def interrupts(self) -> dict[str, Any]:
-        """What the job asks now and nobody has answered, by `call_id`."""
-        asked = await self._runs.interrupts(self.id)
-        return {one.call_id: json.loads(one.question) for one in asked}
+        """Return the questions of the open, unanswered interrupts by `call_id`."""
+        interrupts = await self._runs.interrupts(self.id)
+        return {interrupt.call_id: json.loads(interrupt.question) for interrupt in interrupts}
 
     async def result(self, timeout_s: float | None = None) -> Any:
-        """What the job returned, once it has; RunFailed when the run ends in any other way.
+        """Wait for the end of the run, and return its result. Raise RunFailed if it has none.
 
-        TimeoutError when that takes longer than `timeout_s`; the run goes on.
+        Raise TimeoutError if that takes longer than `timeout_s`. The run is not affected.
         """
         if timeout_s is not None:
             check_seconds(timeout_s, field="timeout_s")
@@ -238,29 +227,30 @@ class RunHandle:
             async with asyncio.timeout(timeout_s):
                 record = await self.wait_for_end()
         except TimeoutError:
-            problem = f"run {self.id} has not ended within {timeout_s:g} s; it goes on"
+            problem = f"run {self.id} has not ended within {timeout_s:g} s; it continues"
             raise TimeoutError(problem) from None
         return result_or_raise(record)
 
     async def wait_for_end(self) -> RunRecord:
-        """The run, once it is over, however it ended."""
-        with self._watcher.open_waiter(self.id) as news:
-            while True:  # Until the run ends; whoever does not want to wait sets a timeout.
-                news.begin_read()
+        """Wait without a limit until the run has ended, and return its record."""
+        with self._watcher.open_waiter(self.id) as waiter:
+            while True:  # Until the run ends.
+                waiter.begin_read()
                 record = await self.record()
-                news.note_seen(record.run.run_seq)
+                waiter.note_seen(record.run.run_seq)
                 if record.run.status in TERMINAL:
                     return record
-                await news.wait()
+                await waiter.wait()
 
     async def events(self, *, after_seq: int = 0) -> AsyncIterator[Event]:
-        """Its events in their order, as they happen, until the run is over."""
-        with self._watcher.open_waiter(self.id) as news:
-            while True:  # Until the run is over.
-                news.begin_read()
-                run = (await self.record()).run  # Before the events.
-                news.note_seen(run.run_seq)
-                while True:  # Until there are no more for now.
+        """Yield the events of the run in order, as they occur, until it has ended."""
+        with self._watcher.open_waiter(self.id) as waiter:
+            while True:  # Until the run has ended.
+                waiter.begin_read()
+                # Read the run before its events: if it has ended, they then include its last one.
+                run = (await self.record()).run
+                waiter.note_seen(run.run_seq)
+                while True:  # Until all stored events are read.
                     page = await self._events.events(
                         after_seq=after_seq,
                         limit=PAGE_SIZE,
@@ -274,13 +264,13 @@ class RunHandle:
                         break
                 if run.status in TERMINAL:
                     return
-                await news.wait()
+                await waiter.wait()
 
 
 def _to_error(record: RunRecord) -> Any:
-    """What went wrong, or why somebody cancelled it, if they said."""
+    """Return the error of an ended run, or the reason of its cancel, or None."""
     if record.error is not None:
         return json.loads(record.error)
     reason = "" if record.cancel is None else json.loads(record.cancel)["reason"]
-    is_told = reason and record.run.status is RunStatus.CANCELED
-    return {"code": "canceled", "message": reason} if is_told else None
+    has_reason = reason and record.run.status is RunStatus.CANCELED
+    return {"code": "canceled", "message": reason} if has_reason else None

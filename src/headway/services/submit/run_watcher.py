@@ -1,7 +1,19 @@
-"""Wakes whoever waits for news of a run: at once when this process hears of a commit, else soon.
+"""Wake callers that wait for changes of runs.
 
-All who wait share one ear and one look: ten thousand of them cost one question a second, and a
-commit costs those whom it concerns.
+A caller opens a waiter for a run and repeats: `begin_read`, read the run, `note_seen` with the
+`run_seq` that was read, `wait`. Each event of a run increments its `run_seq`, so a caller that has
+seen a `run_seq` has seen every change up to it. Commits that this process observes, its own or
+through a notification of the database, notify the waiters of the run at once. Waiters that would
+miss a commit of another process are notified by a poll.
+
+All waiters share one listener and one poll: 10,000 waiters cost one query per second, and a commit
+costs time only for the waiters of its own run. The poll compares the current `run_seq` with the one
+seen, so it does not wake callers without a reason. If the poll fails, it wakes all waiters, and
+each caller gets the error from its own read.
+
+A change may be committed while a caller reads. Such a notification arrives between `begin_read` and
+`note_seen`; it is stored and compared with the `run_seq` that was read. If the read did not contain
+the change, the next `wait` returns at once.
 """
 
 import asyncio
@@ -22,7 +34,7 @@ log = event_log(__name__)
 
 
 class Waiter:
-    """A run of which somebody wants to know more than it has seen."""
+    """The state of one caller that waits for changes of a run."""
 
     __slots__ = ("_changed", "_notified_seq", "_seen_seq")
 
@@ -32,22 +44,22 @@ class Waiter:
         self._notified_seq = 0
 
     def begin_read(self) -> None:
-        """To be said before each look of one's own, or what happens during it would be missed."""
+        """Call before each read, so that a change during the read is not missed."""
         self._changed.clear()
         self._seen_seq, self._notified_seq = None, 0
 
     def note_seen(self, run_seq: int) -> None:
-        """What came of the look; perhaps more has happened since."""
+        """Record the `run_seq` that was read. A newer one may have been notified meanwhile."""
         self._seen_seq = run_seq
         if self._notified_seq > run_seq:
             self._changed.set()
 
     async def wait(self) -> None:
-        """Until it is worth to look again."""
+        """Wait until the run may have changed since the last read."""
         await self._changed.wait()
 
     def notify(self, run_seq: int | None) -> None:
-        """None: nobody knows."""
+        """Wake the caller if `run_seq` is new to it. None means that it is unknown."""
         if run_seq is None or self._seen_seq not in (None, run_seq):
             self._changed.set()
         elif self._seen_seq is None:
@@ -55,7 +67,7 @@ class Waiter:
 
 
 class RunWatcher:
-    """One for all handles of a program. Listens and looks only while somebody waits."""
+    """The waiters of all run handles of a program. Listens and polls only while there are any."""
 
     def __init__(self, store: Store, runs: RunReader) -> None:
         self._store = store
@@ -64,15 +76,16 @@ class RunWatcher:
 
     @contextmanager
     def open_waiter(self, run_id: RunId) -> Iterator[Waiter]:
+        """Open a waiter for changes of a run inside the block."""
         if not self._waiters:
             self._stop_listening = self._store.listen(self._on_events)
             self._poll_task = asyncio.create_task(self._poll())
-        one = Waiter()
-        self._waiters.setdefault(run_id, []).append(one)
+        waiter = Waiter()
+        self._waiters.setdefault(run_id, []).append(waiter)
         try:
-            yield one
+            yield waiter
         finally:
-            self._waiters[run_id].remove(one)
+            self._waiters[run_id].remove(waiter)
             if not self._waiters[run_id]:
                 del self._waiters[run_id]
             if not self._waiters:
@@ -85,22 +98,22 @@ class RunWatcher:
                 self._notify(event.run_id, event.run_seq)
 
     async def _poll(self) -> None:
-        """Another process may be executing them."""
-        while True:  # Until nobody waits.
+        """Read the `run_seq` of all awaited runs, because another process may execute them."""
+        while True:  # Until the last waiter is closed, which cancels this task.
             await asyncio.sleep(POLL_S)
-            asked, found = list(self._waiters), dict[RunId, int]()
+            run_ids, seqs = list(self._waiters), dict[RunId, int]()
             try:
-                found |= await self._runs.run_seqs(asked)
-            except InfrastructureError as error:  # Each finds out for itself what it means to it.
-                log.debug("look_failed", extra={"reason": str(error)})
-            except Exception:  # Our own mistake: they look for themselves.
-                log.exception("look_broke")
-            self._notify_all(asked, found)
+                seqs |= await self._runs.run_seqs(run_ids)
+            except InfrastructureError as error:  # Each caller gets the error from its own read.
+                log.debug("run_poll_failed", extra={"reason": str(error)})
+            except Exception:  # A bug in headway. The callers are woken and read for themselves.
+                log.exception("run_poll_crashed")
+            self._notify_all(run_ids, seqs)
 
-    def _notify_all(self, asked: Sequence[RunId], found: Mapping[RunId, int]) -> None:
-        for run_id in asked:
-            self._notify(run_id, found.get(run_id))
+    def _notify_all(self, run_ids: Sequence[RunId], seqs: Mapping[RunId, int]) -> None:
+        for run_id in run_ids:
+            self._notify(run_id, seqs.get(run_id))
 
     def _notify(self, run_id: RunId, run_seq: int | None) -> None:
-        for one in self._waiters.get(run_id, ()):
-            one.notify(run_seq)
+        for waiter in self._waiters.get(run_id, ()):
+            waiter.notify(run_seq)

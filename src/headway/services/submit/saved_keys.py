@@ -1,4 +1,4 @@
-"""Keys, as people see them: what their next run will be, saved until it is started."""
+"""Saved keys: the job and the parameters of a key's next run, stored until it is started."""
 
 import json
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -21,7 +21,10 @@ PAGE_SIZE: Final = 1_000
 async def read_saved_params(
     reader: RunReader, key: Key, *, job: str
 ) -> tuple[dict[str, Any] | None, int | None]:
-    """What was saved for the next run of `key`, if that is to be one of `job`; the revision too."""
+    """Return the parameters saved for the next run of `key`, and the revision of the row.
+
+    Return None for both if nothing is saved, or if it is saved for another job.
+    """
     row = await reader.saved_key(key)
     if row is None or row.job != job:
         return None, None
@@ -29,7 +32,10 @@ async def read_saved_params(
 
 
 class Keys:
-    """While a run of a key is active, its row can be neither changed nor deleted (KeyLocked)."""
+    """The saved keys of a database, for `Headway.keys`.
+
+    Changing or deleting the row of a key raises KeyLocked while a run of the key is active.
+    """
 
     def __init__(self, store: Store, reader: RunReader, jobs: Mapping[str, Job]) -> None:
         self._store = store
@@ -37,13 +43,13 @@ class Keys:
         self._jobs = jobs
 
     async def list(self, *, after: str | None = None, limit: int = PAGE_SIZE) -> Sequence[SavedKey]:
-        """The saved rows by key; the last one's key is where the next page begins."""
+        """Return a page of the saved rows, in the order of their keys, after the key `after`."""
         return [row async for row in self.iterate(after=after, limit=limit)]
 
     async def iterate(self, *, after: str | None = None, limit: int) -> AsyncIterator[SavedKey]:
-        """The same one by one, for whoever has no room for all of them."""
-        beyond = None if after is None else Key(after)
-        async for row in self._reader.keys(limit=limit, after=beyond):
+        """Yield the rows of `list` one by one, for callers that must limit their memory."""
+        after_key = None if after is None else Key(after)
+        async for row in self._reader.keys(limit=limit, after=after_key):
             yield self._mark_secrets(row)
 
     async def get(self, key: str) -> SavedKey | None:
@@ -51,7 +57,7 @@ class Keys:
         return None if row is None else self._mark_secrets(row)
 
     def mark_secrets(self, rows: Sequence[SavedKey]) -> Sequence[SavedKey]:
-        """The rows, their secrets marked: whoever saved them may not have known the job (S4)."""
+        """Mark the secrets in rows. A program without the job may have saved them unmarked (S4)."""
         return [self._mark_secrets(row) for row in rows]
 
     def _mark_secrets(self, row: SavedKey) -> SavedKey:
@@ -68,27 +74,29 @@ class Keys:
         expected_revision: int | None = None,
         by: str = "",
     ) -> SavedKey:
-        """Keep what the key's next run is to be; revision 0 means that there is no row yet.
+        """Save the job and parameters of the key's next run.
 
-        A run of `job` that is started for the key without parameters takes these.
+        A run of `job` that is submitted for the key without parameters uses the saved ones. They
+        may be incomplete, because they are validated only when the run is submitted. A redacted
+        secret keeps its stored value.
 
-        What is kept may be half done: the parameters are checked when the run is started.
-        A secret of which is only said that it is set stays as it was.
+        Raise RevisionConflict if the row no longer has `expected_revision`, where 0 means that
+        there is no row. Raise KeyLocked while a run of the key is active.
         """
         key = check_name(key, field="key")
-        # A row may be for a job of another program, so only a function must be registered here.
+        # The job may be registered in another program, unless it is passed as a function.
         name = find_job(self._jobs, job).name if callable(job) else job
         job = check_name(name, field="job")
         values = params or {}
-        kept: dict[str, Any] | None = None
+        stored: dict[str, Any] | None = None
         if has_redacted(values):
-            kept, revision = await read_saved_params(self._reader, Key(key), job=job)
+            stored, revision = await read_saved_params(self._reader, Key(key), job=job)
             expected_revision = revision if expected_revision is None else expected_revision
         if job in self._jobs:
-            values = self._jobs[job].parameters.seal_secrets(values, stored=kept or {})
+            values = self._jobs[job].parameters.seal_secrets(values, stored=stored or {})
         elif has_redacted(values):
-            only_shown = [name for name, value in values.items() if value == REDACTED]
-            values = mark_secrets(values, only_shown, stored=kept or {})
+            redacted = [name for name, value in values.items() if value == REDACTED]
+            values = mark_secrets(values, redacted, stored=stored or {})
         answer = await self._store.apply(
             SaveKey(
                 key=Key(key),
@@ -105,7 +113,7 @@ class Keys:
         return answer
 
     async def delete(self, key: str, *, by: str = "") -> bool:
-        """Whether there was a row."""
+        """Delete the row of a key, and return whether there was one."""
         answer = await self._store.apply(DeleteKey(Key(key), by))
         if isinstance(answer, Locked):
             raise KeyLocked(Key(key), answer.active_run_id)

@@ -1,4 +1,4 @@
-"""What a caller wants, made into the command that asks for it."""
+"""Build the command that submits a run from the arguments of a caller."""
 
 from typing import Any
 
@@ -33,29 +33,21 @@ async def build_submission(
     idempotency_key: str | None,
     by: str,
 ) -> Submit:
-    """The command, checked; where the caller says nothing, what was saved or what the job says."""
+    """Return the validated command. Missing arguments come from the key's saved row or the job."""
     checked_key = Key(run_id if key is None else check_name(key, field="key"))
-    taken, row_revision, kept = params, None, None
+    used_params, row_revision, stored = params, None, None
     if params is None and key is not None:
-        taken, row_revision = await read_saved_params(runs, checked_key, job=job.name)
+        used_params, row_revision = await read_saved_params(runs, checked_key, job=job.name)
     elif isinstance(params, dict) and has_redacted(params):
-        kept, row_revision = await read_saved_params(runs, checked_key, job=job.name)
-    said = (
-        job.name,
-        key,
-        mode,
-        lane,
-        on_conflict,
-        on_existing_output,
-        _limit_for_fingerprint(timeout_s),
-        queue_timeout_s,
-    )
+        stored, row_revision = await read_saved_params(runs, checked_key, job=job.name)
+    limits = (_limit_for_fingerprint(timeout_s), queue_timeout_s)
+    request = (job.name, key, mode, lane, on_conflict, on_existing_output, *limits)
     return Submit(
         run_id=run_id,
         key=checked_key,
         job=job.name,
         lane=job.lane if lane is None else LaneName(lane),
-        params=encode_params(job, taken, stored=kept or {}),
+        params=encode_params(job, used_params, stored=stored or {}),
         row_revision=row_revision,
         timeout_s=resolve_limit(timeout_s, job.timeout_s),
         queue_timeout_s=_or_default(queue_timeout_s, job.queue_timeout_s),
@@ -65,26 +57,26 @@ async def build_submission(
         on_existing_output=_check_existing_output(on_existing_output, mode),
         idempotency_key=idempotency_key,
         by=by,
-        fingerprint="" if idempotency_key is None else _fingerprint(params, *said),
+        fingerprint="" if idempotency_key is None else _fingerprint(params, *request),
         traceparent=current_trace(),
     )
 
 
-def _fingerprint(params: dict[str, Any] | None, *said: object) -> str:
-    """Before anything is filled in: neither defaults nor what was saved for the key."""
-    given = None if params is None else encode_document(params, field="params")
-    return make_fingerprint("run", given, *said)
+def _fingerprint(params: dict[str, Any] | None, *request: object) -> str:
+    """Return the fingerprint of a request as submitted, without defaults and saved parameters."""
+    document = None if params is None else encode_document(params, field="params")
+    return make_fingerprint("run", document, *request)
 
 
 def _limit_for_fingerprint(limit: TimeLimit) -> float | str | None:
-    """Return the limit as a fingerprint has it, where None has always meant not given."""
+    """Return the limit as it appears in fingerprints, where None means that it was not given."""
     if limit is UNSET:
         return None
     return "none" if limit is None else limit
 
 
-def _or_default(seconds: float | None, usual_s: float | None) -> float | None:
-    return usual_s if seconds is None else seconds
+def _or_default(seconds: float | None, default_s: float | None) -> float | None:
+    return default_s if seconds is None else seconds
 
 
 def _check_existing_output(
@@ -93,7 +85,6 @@ def _check_existing_output(
     if on_existing_output is None:
         return OnExistingOutput.ASK
     if mode == RunMode.CONTINUE:
-        raise InvalidInput(
-            "on_existing_output", "is for a start; a run that continues goes on with it"
-        )
+        problem = "cannot be set in the mode 'continue', which keeps the existing output"
+        raise InvalidInput("on_existing_output", problem)
     return parse_enum(OnExistingOutput, on_existing_output, field="on_existing_output")

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AbstractContextManager, asynccontextmanager
 from dataclasses import dataclass
 
-from headway.core.command.admin.set_lane import ConfiguredLane, ConfigureLanes
+from headway.core.command.admin.lane_limits import ConfiguredLane, ConfigureLanes
 from headway.core.errors import ConfigurationError, InfrastructureError
 from headway.core.ids import LaneName
 from headway.log import event_log
@@ -16,7 +16,7 @@ log = event_log(__name__)
 
 @dataclass(frozen=True, slots=True)
 class ReloadResult:
-    """The changes that a reload of the configuration has made."""
+    """The outcome of a reload of the configuration."""
 
     lanes: tuple[ConfiguredLane, ...]
     """The lanes whose configured limit has changed, with the old and the new limit."""
@@ -32,8 +32,8 @@ async def configure_lanes(
         return ()
     changed = await store.apply(ConfigureLanes(tuple(limits.items())))
     for lane in changed:
-        limits_of = {"previous_limit": lane.previous_limit, "max_concurrent": lane.max_concurrent}
-        log.info("lane_configured", extra={"lane": lane.name, **limits_of})
+        fields = {"previous_limit": lane.previous_limit, "max_concurrent": lane.max_concurrent}
+        log.info("lane_configured", extra={"lane": lane.name, **fields})
     return changed
 
 
@@ -43,31 +43,31 @@ async def reload_on_signal(
     reload: Callable[[], Awaitable[ReloadResult]],
 ) -> AsyncIterator[None]:
     """Reload after each signal inside the block. Signals during a reload cause one more."""
-    asked = asyncio.Event()
+    requested = asyncio.Event()
 
-    async def follow() -> None:
+    async def reload_on_request() -> None:
         while True:  # Until it is cancelled.
-            await asked.wait()
-            asked.clear()
+            await requested.wait()
+            requested.clear()
             await _reload_and_log(reload)
 
-    with call_on_signal(asked.set):
-        following = asyncio.create_task(follow())
+    with call_on_signal(requested.set):
+        task = asyncio.create_task(reload_on_request())
         try:
             yield
         finally:
-            following.cancel()
-            await asyncio.wait([following])
+            task.cancel()
+            await asyncio.wait([task])
 
 
 async def _reload_and_log(reload: Callable[[], Awaitable[ReloadResult]]) -> None:
     try:
-        reloaded = await reload()
+        result = await reload()
     except ConfigurationError as error:
         log.error("configuration_refused", extra={"reason": f"{error}; nothing was changed"})  # noqa: TRY400
     except InfrastructureError as error:
-        log.error("configuration_not_reloaded", extra={"reason": str(error)})  # noqa: TRY400
+        log.error("configuration_reload_failed", extra={"reason": str(error)})  # noqa: TRY400
     else:
-        lanes = ", ".join(lane.name for lane in reloaded.lanes)
-        restart = ", ".join(reloaded.restart_to_apply)
+        lanes = ", ".join(lane.name for lane in result.lanes)
+        restart = ", ".join(result.restart_to_apply)
         log.info("configuration_reloaded", extra={"lanes": lanes, "restart_to_apply": restart})

@@ -1,11 +1,19 @@
-"""The newest events, read once for all who watch, however many they are.
+"""Distribute the newest events to any number of watchers, and read each event only once.
 
-Each watcher keeps only its place. Who falls behind what is held in memory reads on from the
-database, and who asks for what was pruned is told so: a slow watcher costs nobody anything.
+The feed follows the event stream of the database and holds its newest part in a buffer. Events that
+this process commits are appended directly if they continue the stream without a gap. Otherwise, and
+once per POLL_S, the feed reads the database: events are numbered in commit order without gaps, so
+reading after `last_seq` finds everything that is missing. A watcher stores only its position. It
+calls `page_after` and `wait` in turn, and several watchers at the same position share one page. A
+watcher that has fallen behind the buffer reads pages from the database, so a slow watcher does not
+delay the others or use memory. A watcher whose position was pruned gets a page with `is_gap`; it
+must then take a snapshot and continue from `up_to_seq`.
 
-Numbers alone do not identify events: after a backup is restored, other events are written under
-numbers that were used before. A position in the stream is therefore a number and the time of that
-event. If a watcher, or this feed itself, finds another time under its number, there is a gap.
+Numbers alone do not identify events: after a restore of a backup, other events are written under
+numbers that were used before. A position is therefore a number together with the time of that
+event. If a watcher, or the feed itself, finds another time under its number, there is a gap. After
+a failover the new primary may lack commits. Its `epoch` is higher, and the feed then discards its
+buffer. In both cases `history_count` grows, so that watchers do not trust earlier events.
 """
 
 import asyncio
@@ -26,7 +34,7 @@ from headway.services.retrying import wait_until_set
 POLL_S: Final = 1.0
 PAGE_SIZE: Final = 500
 PAGE_LENGTH_MAX: Final = 128 << 10
-"""Of what one watcher is given at a time; an event that is longer goes alone."""
+"""The maximum length of a page. A longer event has a page of its own."""
 BUFFER_COUNT_MAX: Final = 4_000
 BUFFER_LENGTH_MAX: Final = 32 << 20
 
@@ -36,30 +44,30 @@ log = event_log(__name__)
 
 class FeedEntry(NamedTuple, Generic[T]):
     event: Event
-    """Without its payload: that is in `packed`."""
+    """The event without its payload, which is part of `packed`."""
     packed: T
 
 
 class FeedPage(NamedTuple, Generic[T]):
     entries: Sequence[FeedEntry[T]]
     up_to_seq: int
-    """Everything up to here was looked at: where the next look begins."""
+    """The position after this page, from which the next read continues."""
     is_gap: bool = False
-    """What was asked for is not there: take a snapshot, and go on from `upto_seq`."""
+    """True if events are missing. Take a snapshot, and continue from `up_to_seq`."""
     has_more: bool = False
-    """Already, for which there was no room. Of one run: there may be."""
+    """True if more events exist already. With a run id: true if there may be more."""
     epoch: int = 0
-    """Of the database that was read."""
+    """The epoch of the database that was read."""
 
 
 EMPTY_CACHE: Final = (-1, -1, FeedPage[Any]((), -1))
 
 
 class EventFeed(Generic[T]):
-    """Works inside `async with`. `pack` is done once for each event, for all watchers, and what it
-    gives has the length that counts.
+    """Follows the event stream inside `async with`.
 
-    `note` is told of each new event once, in order.
+    `pack` encodes each event once for all watchers; lengths are those of its results. `on_event` is
+    called once for each new event, in order.
     """
 
     def __init__(
@@ -77,19 +85,19 @@ class EventFeed(Generic[T]):
         self._buffer: deque[FeedEntry[T]] = deque()
         self._buffer_length = 0
         self._cached_page: tuple[int, int, FeedPage[T]] = EMPTY_CACHE
-        """What was wanted last: after which one, up to which, and what that is."""
+        """The last page from the buffer: the position before it, the `last_seq` then, the page."""
         self._wake = asyncio.Event()
         self._changed = asyncio.Event()
         self._is_reading = False
         self._is_history_replaced = False
-        """Whether a number now belongs to another event, so that the events in memory are wrong."""
+        """True if a number now belongs to another event, so that the buffered events are wrong."""
         self.last_seq = 0
         self.last_at: Instant | None = None
         """When the event `last_seq` was written, or None if there is no such event."""
         self.history_count = 0
-        """A counter that grows when the database has another history than before."""
+        """Incremented when the database has another history than before."""
         self.epoch = 0
-        """Another one than a watcher has begun with: what it has seen may not be so any more."""
+        """The epoch of the database. After it changes, earlier events may no longer exist."""
         self.is_closed = False
 
     async def __aenter__(self) -> Self:
@@ -114,22 +122,26 @@ class EventFeed(Generic[T]):
         await asyncio.wait([self._follow_task])
 
     def close(self) -> None:
-        """Wake all watchers, for the last time."""
+        """Wake all watchers for the last time."""
         self.is_closed = True
         self._wake_watchers()
 
     async def page_after(self, seq: int, *, run_id: RunId | None = None) -> FeedPage[T]:
-        """What follows `seq`, a page of it at most; of one run, if that is wanted."""
+        """Return at most one page of the events after `seq`, from the buffer if possible.
+
+        `run_id` restricts a read of the database to one run. A page from the buffer contains the
+        events of all runs.
+        """
         last_seq = self.last_seq
-        if seq > last_seq:  # It may be what another process has committed just now.
+        if seq > last_seq:  # The watcher may have read a commit that the feed has not read yet.
             page = await self._reader.events(after_seq=seq, limit=1)
             return FeedPage((), min(seq, page.last_seq), is_gap=seq > page.last_seq)
         if seq == last_seq:
             return FeedPage((), seq)
         if self._cached_page[:2] == (seq, last_seq):
-            return self._cached_page[2]  # Most watchers are at the same place.
+            return self._cached_page[2]  # Most watchers are at the same position.
         if self._buffer and self._buffer[0].event.seq <= seq + 1:
-            start = seq + 1 - self._buffer[0].event.seq  # There are no gaps.
+            start = seq + 1 - self._buffer[0].event.seq  # The numbers have no gaps.
             entries = _cut_page(islice(self._buffer, start, start + PAGE_SIZE))
             self._cached_page = (seq, last_seq, FeedPage(entries, entries[-1].event.seq))
             return self._cached_page[2]
@@ -157,47 +169,47 @@ class EventFeed(Generic[T]):
         epoch: int | None = None,
         or_oldest: bool = False,
     ) -> FeedPage[T]:
-        """The same from the database: whatever was committed before is in it.
+        """Read a page after `seq` from the database, including everything committed so far.
 
-        `at` is when the event `seq` was written, and `epoch` the one in which it was read, if the
-        caller has them. If they differ now, there is a gap.
-        With `or_oldest` a gap comes with what follows it, from the oldest that is kept.
+        `at` is when the event `seq` was written, and `epoch` the epoch in which it was read, if the
+        caller has them. If they differ now, there is a gap. With `or_oldest` a page with a gap also
+        contains the events after it, from the oldest stored one.
         """
         page = await self._reader.events(
             after_seq=seq, limit=PAGE_SIZE, length_max=PAGE_LENGTH_MAX, run_id=run_id
         )
-        has_moved = epoch not in (None, page.epoch) or at not in (None, page.after_seq_written_at)
-        is_gap = has_moved or not page.pruned_seq <= seq <= page.last_seq
+        is_other = epoch not in (None, page.epoch) or at not in (None, page.after_seq_written_at)
+        is_gap = is_other or not page.pruned_seq <= seq <= page.last_seq
         if is_gap and not or_oldest:
             return FeedPage((), page.last_seq, is_gap=True, epoch=page.epoch)
         entries = [self._to_entry(event) for event in page.events]
-        upto_seq = entries[-1].event.seq if page.has_more else page.last_seq
-        return FeedPage(entries, upto_seq, is_gap, upto_seq < page.last_seq, page.epoch)
+        up_to_seq = entries[-1].event.seq if page.has_more else page.last_seq
+        return FeedPage(entries, up_to_seq, is_gap, up_to_seq < page.last_seq, page.epoch)
 
     async def wait_for_epoch(self, epoch: int) -> None:
-        """Wait until it is known here, too, if the database is there already.
+        """Wait until the feed has reached `epoch`, if the database has.
 
-        A watcher may have read of a failover from the database before this feed has seen it.
+        A watcher may have read the new epoch from the database before the feed has.
         """
         while epoch > self.epoch and not self.is_closed:
             page = await self._reader.events(after_seq=0, limit=1)
-            if page.epoch <= self.epoch:  # It has never been so far: a watcher of another one.
+            if page.epoch <= self.epoch:  # The watcher's epoch is that of another database.
                 return
             self._wake.set()
             await self.wait(self.last_seq, timeout_s=POLL_S)
 
     async def wait(self, seq: int, *, timeout_s: float) -> None:
-        """Until there is more than `seq`, or the feed is closed, or the time is over."""
+        """Wait until there are events after `seq`, the feed is closed, or the time is over."""
         changed = self._changed
         if self.last_seq > seq or self.is_closed:
             return
         await wait_until_set(changed, timeout_s)
 
     def _on_events(self, events: Sequence[Event]) -> None:
-        """What follows at once on what is known is taken as it is; else the database is asked."""
-        fresh = [event for event in events if event.seq > self.last_seq]
-        seqs = [event.seq for event in fresh]
-        for event in events[: len(events) - len(fresh)]:
+        """Append events that directly continue the stream. Otherwise trigger a read."""
+        new = [event for event in events if event.seq > self.last_seq]
+        seqs = [event.seq for event in new]
+        for event in events[: len(events) - len(new)]:
             if self._known_time_of(event.seq) not in (None, event.at):
                 self._is_history_replaced = True
         if (
@@ -206,11 +218,11 @@ class EventFeed(Generic[T]):
             or seqs != list(range(self.last_seq + 1, self.last_seq + 1 + len(seqs)))
         ):
             self._wake.set()
-        elif fresh:
+        elif new:
             try:
-                self._append(fresh)
-            except Exception:  # Whoever has committed them is not to blame.
-                log.exception("events_not_taken")
+                self._append(new)
+            except Exception:  # A bug here must not fail the caller, which has committed them.
+                log.exception("event_append_failed")
                 self._wake.set()
 
     async def _follow(self) -> None:
@@ -219,38 +231,39 @@ class EventFeed(Generic[T]):
             try:
                 while await self._read_next():
                     continue
-            except InfrastructureError as error:  # Watchers wait; nothing is lost.
-                log.warning("events_not_read", extra={"reason": str(error)})
+            except InfrastructureError as error:  # Watchers wait, and no event is lost.
+                log.warning("event_read_failed", extra={"reason": str(error)})
                 await asyncio.sleep(POLL_S)
-            except Exception:  # Nobody would begin anew: watchers would wait for ever.
-                log.exception("event_feed_broke")
+            except Exception:  # Continue, or the watchers would wait forever.
+                log.exception("event_feed_crashed")
                 await asyncio.sleep(POLL_S)
             await wait_until_set(self._wake, POLL_S)
 
     async def _read_next(self) -> bool:
-        """Whether there may be more."""
+        """Read one page after `last_seq` into the buffer. Return whether there may be more."""
         last_at: Instant | None = None
         self._is_reading = True
         try:
             page = await self._reader.events(
                 after_seq=self.last_seq, limit=PAGE_SIZE, length_max=PAGE_LENGTH_MAX
             )
-            has_moved = self._has_other_history(page)
-            is_lost = has_moved or self.last_seq < page.pruned_seq
-            if is_lost:
-                # Read once here, or each watcher would query it for the ids of its pings.
+            is_other = self._has_other_history(page)
+            is_gap = is_other or self.last_seq < page.pruned_seq
+            if is_gap:
+                # Read it once here. Otherwise each watcher would query it for the ids of its pings.
                 last_at = (
                     await self._reader.events(after_seq=page.last_seq, limit=0)
                 ).after_seq_written_at
         finally:
             self._is_reading = False
-        if is_lost:
-            # Another database than before, or long asleep: nothing that is held is of use.
+        if is_gap:
+            # The history was replaced, or the process was suspended for so long that events were
+            # pruned meanwhile. The buffer cannot be continued in either case.
             self._buffer.clear()
             self._buffer_length = 0
             self._cached_page = EMPTY_CACHE
             self.last_seq, self.epoch, self.last_at = page.last_seq, page.epoch, last_at
-            self.history_count += has_moved
+            self.history_count += is_other
             self._is_history_replaced = False
             self._wake_watchers()
             return False
@@ -262,15 +275,15 @@ class EventFeed(Generic[T]):
         """Return whether the database has another history than the one read so far."""
         if self._is_history_replaced or page.epoch != self.epoch or page.last_seq < self.last_seq:
             return True
-        # An event that is pruned cannot be compared.
+        # A pruned event cannot be compared.
         is_comparable = self.last_seq > page.pruned_seq and self.last_at is not None
         return is_comparable and page.after_seq_written_at != self.last_at
 
     def _append(self, events: Sequence[Event]) -> None:
-        # All that can go wrong comes first: half of them taken would be taken twice.
+        # Encode all of them first, because that may raise: none or all must be appended.
         entries = [self._to_entry(event) for event in events]
         self._buffer.extend(entries)
-        self._buffer_length += sum([len(one.packed) for one in entries])
+        self._buffer_length += sum([len(entry.packed) for entry in entries])
         while len(self._buffer) > BUFFER_COUNT_MAX or self._buffer_length > BUFFER_LENGTH_MAX:
             self._buffer_length -= len(self._buffer.popleft().packed)
         self.last_seq, self.last_at = events[-1].seq, events[-1].at
@@ -278,8 +291,8 @@ class EventFeed(Generic[T]):
         for event in events:
             try:
                 self._on_event(event)
-            except Exception:  # It is not counted, and all others are.
-                log.exception("event_not_noted", extra={"seq": event.seq})
+            except Exception:  # A failed callback must not affect the other events.
+                log.exception("event_callback_failed", extra={"seq": event.seq})
 
     def _to_entry(self, event: Event) -> FeedEntry[T]:
         return FeedEntry(event._replace(payload=""), self._pack(event))
@@ -290,7 +303,7 @@ class EventFeed(Generic[T]):
 
 
 def _cut_page(entries: Iterable[FeedEntry[T]]) -> list[FeedEntry[T]]:
-    """As many of them as one may be given at a time, one at least."""
+    """Return as many entries as fit into a page, at least one."""
     page: list[FeedEntry[T]] = []
     length = 0
     for entry in entries:

@@ -1,6 +1,6 @@
-"""Check the promises on a database that others are using. It reads in pages, and changes nothing.
+"""The doctor: check all invariants on a database that is in use, without changing anything.
 
-What is written after the beginning is left for the next time, so that there is an end.
+It reads in pages. Rows that are written after it has begun are not progress, so that it ends.
 """
 
 from collections import Counter
@@ -18,6 +18,7 @@ from headway.ports.doctor_reader import DoctorReader
 from headway.services.engine.engine import SWEEP_S
 
 TOLERANCE_S: Final = LEASE_TTL_S + SWEEP_S
+"""How long a run may be overdue before the doctor reports it: until a sweep must have found it."""
 RUN_COUNT_MAX: Final = 500
 EVENT_COUNT_MAX: Final = 10_000
 FINDING_COUNT_MAX: Final = 1_000
@@ -25,22 +26,22 @@ FINDING_COUNT_MAX: Final = 1_000
 
 @dataclass(slots=True)
 class DoctorProgress:
-    """How much was looked at, so far."""
+    """The number of rows checked so far."""
 
     run_count: int = 0
     event_count: int = 0
     lane_count: int = 0
     done: int = 0
-    """Of `total`, in no unit: how far a bar should be."""
+    """The part of `total` that is done, for a progress bar. It has no unit."""
     total: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Examination:
-    """What the doctor found, and how much it has looked at."""
+    """The findings of the doctor, and the number of rows it has checked."""
 
     findings: tuple[Finding, ...]
-    """The first thousand; the counts are of all."""
+    """The first FINDING_COUNT_MAX findings. The counts include all of them."""
     violation_count: int
     note_count: int
     run_count: int
@@ -49,14 +50,14 @@ class Examination:
 
     @property
     def is_healthy(self) -> bool:
-        """No promise is broken. A note is odd, and within the promises."""
+        """True if no invariant is violated. A note is unusual, but not a violation."""
         return self.violation_count == 0
 
 
 async def run_doctor(reader: DoctorReader, clock: Clock) -> Examination:
-    """All that is wrong, at once."""
-    checked, counts, findings = DoctorProgress(), Counter[Severity](), list[Finding]()
-    async for finding in examine(reader, clock, checked, lambda: None):
+    """Check the whole database, and return all findings together."""
+    progress, counts, findings = DoctorProgress(), Counter[Severity](), list[Finding]()
+    async for finding in examine(reader, clock, progress, lambda: None):
         counts[finding.severity] += 1
         if len(findings) < FINDING_COUNT_MAX:
             findings.append(finding)
@@ -64,34 +65,34 @@ async def run_doctor(reader: DoctorReader, clock: Clock) -> Examination:
         findings=tuple(findings),
         violation_count=counts[Severity.VIOLATION],
         note_count=counts[Severity.NOTE],
-        run_count=checked.run_count,
-        event_count=checked.event_count,
-        lane_count=checked.lane_count,
+        run_count=progress.run_count,
+        event_count=progress.event_count,
+        lane_count=progress.lane_count,
     )
 
 
 async def examine(
-    reader: DoctorReader, clock: Clock, checked: DoctorProgress, on_page: Callable[[], None]
+    reader: DoctorReader, clock: Clock, progress: DoctorProgress, on_page: Callable[[], None]
 ) -> AsyncIterator[Finding]:
-    """Everything that is wrong. `checked` is kept up to date; `on_page` is told when it has moved.
+    """Yield all findings. Update `progress`, and call `on_page` after each page.
 
-    Memory is that of a page, however many rows there are.
+    It needs memory for one page, regardless of the number of rows.
     """
     extent = await reader.extent()
-    checked.total = extent.seq + extent.seq - extent.pruned_seq
+    progress.total = extent.seq + extent.seq - extent.pruned_seq
     for finding in check_extent(extent):
         yield finding
     for finding in check_instances(await reader.instances(), now=clock.now(), grace_s=TOLERANCE_S):
         yield finding
     uses = await reader.lane_uses()
     for use in uses:
-        checked.lane_count += 1
+        progress.lane_count += 1
         for finding in check_lane(use):
             yield finding
-    async for finding in _examine_runs(reader, clock, extent, checked, on_page):
+    async for finding in _examine_runs(reader, clock, extent, progress, on_page):
         yield finding
     slots = SlotReplay([use.lane for use in uses], is_unpruned=extent.pruned_seq == 0)
-    async for finding in _examine_events(reader, extent, slots, checked, on_page):
+    async for finding in _examine_events(reader, extent, slots, progress, on_page):
         yield finding
 
 
@@ -99,7 +100,7 @@ async def _examine_runs(
     reader: DoctorReader,
     clock: Clock,
     extent: StreamExtent,
-    checked: DoctorProgress,
+    progress: DoctorProgress,
     on_page: Callable[[], None],
 ) -> AsyncIterator[Finding]:
     after_seq = 0
@@ -107,9 +108,9 @@ async def _examine_runs(
         page = await reader.run_page(after_seq=after_seq, limit=RUN_COUNT_MAX)
         for finding in check_page(page, now=clock.now(), grace_s=TOLERANCE_S):
             yield finding
-        checked.run_count += len(page.runs) + len(page.unknown_values)
+        progress.run_count += len(page.runs) + len(page.unknown_values)
         after_seq = extent.seq if page.last_seq is None else page.last_seq
-        checked.done = min(after_seq, extent.seq)
+        progress.done = min(after_seq, extent.seq)
         on_page()
 
 
@@ -117,7 +118,7 @@ async def _examine_events(
     reader: DoctorReader,
     extent: StreamExtent,
     slots: SlotReplay,
-    checked: DoctorProgress,
+    progress: DoctorProgress,
     on_page: Callable[[], None],
 ) -> AsyncIterator[Finding]:
     after_seq = extent.pruned_seq
@@ -131,7 +132,7 @@ async def _examine_events(
             for finding in slots.apply(event):
                 yield finding
         seqs = page.seqs
-        checked.event_count += page.up_to_seq - page.after_seq if seqs is None else len(seqs)
+        progress.event_count += page.up_to_seq - page.after_seq if seqs is None else len(seqs)
         after_seq = page.up_to_seq
-        checked.done = min(extent.seq + after_seq - extent.pruned_seq, checked.total)
+        progress.done = min(extent.seq + after_seq - extent.pruned_seq, progress.total)
         on_page()

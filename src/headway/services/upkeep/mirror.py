@@ -1,7 +1,7 @@
-"""A file for every run that shows its last state: for people, and for programs that watch files.
+"""Mirror the latest state of every run to a file, for people and for programs that watch files.
 
-It follows the event stream, as far as that has come: what other processes write is mirrored too,
-and what happened while nobody mirrored is caught up with in the same way.
+The mirror follows the event stream, so it includes the changes of other processes. It stores its
+position in the stream, so it also catches up with changes that were made while it was not running.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ from headway.services.blocking_calls import run_in_thread
 from headway.services.retrying import wait_until_set
 
 WRITE_INTERVAL_S: Final = 0.25
-"""A run that changes all the time is written so often."""
+"""The minimum time between two writes of a run that changes continuously."""
 POLL_S: Final = 1.0
 PAGE_SIZE: Final = 500
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -35,7 +35,7 @@ log = event_log(__name__)
 
 
 class Mirror:
-    """Mirrors inside `async with`, and once more at its end. A full disk harms no run."""
+    """Mirrors runs inside `async with`, and once more at its end. A full disk affects no run."""
 
     def __init__(
         self, store: Store, runs: RunReader, events: EventReader, folder: MirrorFiles
@@ -47,11 +47,11 @@ class Mirror:
         self._wakeup = asyncio.Event()
         self._seq = 0
         self._at: Instant | None = None
-        """When the event `_seq` was written, or None if that is not known."""
+        """When the event `_seq` was written, or None if that is unknown."""
         self._has_position = False
         self._epoch: int | None = None
         self._unwritten: set[RunId] = set()
-        """What could not be written, and is tried again."""
+        """Runs whose files could not be written, to be retried."""
         self._is_failing = False
 
     async def __aenter__(self) -> Self:
@@ -80,16 +80,16 @@ class Mirror:
             self._wakeup.clear()
             await self._run_round()
             await asyncio.sleep(WRITE_INTERVAL_S)
-            await wait_until_set(self._wakeup, POLL_S)  # Other processes write too.
+            await wait_until_set(self._wakeup, POLL_S)  # Polls, because other processes write too.
 
     async def _run_round(self) -> None:
-        """Come up with the stream, as far as it can be read and the disk takes it."""
+        """Catch up with the stream, as far as the database and the disk permit."""
         try:
             await self._catch_up()
         except StoreClosed:
             return
         except InfrastructureError as error:
-            log.warning("mirror_waits", extra={"reason": str(error)})
+            log.warning("mirror_delayed", extra={"reason": str(error)})
         except OSError as error:
             self._log_failure(error)
 
@@ -98,18 +98,18 @@ class Mirror:
             self._seq, self._at = await run_in_thread(self._folder.read_position)
             self._has_position = True
         await self._write(list(self._unwritten))
-        while True:  # Until there are no more for now.
+        while True:  # Until the end of the stream is reached.
             page = await self._events.events(after_seq=self._seq, limit=PAGE_SIZE)
-            if self._epoch not in (None, page.epoch):  # What was seen may not be so any more.
+            if self._epoch not in (None, page.epoch):  # After a failover, commits may be missing.
                 await self._write_all()
                 self._seq, self._epoch = min(self._seq, page.last_seq), page.epoch
                 self._at = None
                 continue
             self._epoch = page.epoch
-            if self._seq > page.last_seq:  # Of another database.
+            if self._seq > page.last_seq:  # The position is of another database.
                 self._seq, self._at = 0, None
                 continue
-            if self._seq < page.pruned_seq:  # What happened is forgotten, what came of it is not.
+            if self._seq < page.pruned_seq:  # Events are missing, so write all stored runs.
                 await self._write_all()
                 self._seq, self._at = page.pruned_seq, None
                 continue
@@ -134,7 +134,7 @@ class Mirror:
         for run_id in run_ids:
             record = await self._runs.run(run_id)
             if record is None:
-                self._unwritten.discard(run_id)  # Too old to be kept.
+                self._unwritten.discard(run_id)  # The run was pruned.
             else:
                 await self._write_record(record)
 
@@ -149,17 +149,17 @@ class Mirror:
             self._unwritten.discard(run_id)
             if self._is_failing and not self._unwritten:
                 self._is_failing = False
-                log.info("mirror_goes_on")
+                log.info("mirror_resumed")
 
     def _log_failure(self, error: OSError) -> None:
-        if not self._is_failing:  # Said once, and again only after it had gone well.
-            log.error("mirror_not_written", extra={"reason": str(error)})
+        if not self._is_failing:  # Log once, and again only after a success.
+            log.error("mirror_write_failed", extra={"reason": str(error)})
         self._is_failing = True
 
 
 def _to_json(record: RunRecord) -> str:
     run = record.run
-    shown: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "id": run.id,
         "key": run.key,
         "job": run.job,
@@ -175,8 +175,8 @@ def _to_json(record: RunRecord) -> str:
     }
     for name in RUN_DOCUMENTS:
         document: str | None = getattr(record, name)
-        shown[name] = None if document is None else json.loads(redact(document))
-    return json.dumps(shown, ensure_ascii=False, indent=2) + "\n"
+        fields[name] = None if document is None else json.loads(redact(document))
+    return json.dumps(fields, ensure_ascii=False, indent=2) + "\n"
 
 
 def _to_iso(instant: Instant | None) -> str | None:

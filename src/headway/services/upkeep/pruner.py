@@ -1,9 +1,9 @@
 """Remove expired rows in batches while other work continues.
 
-A round continues for as long as most runs of its batches can go, so it keeps up with an engine at
-full rate, also if a few runs in each batch must stay (I19). After each batch it pauses for as long
-as the batch took, so other commands have at least half of the writer's time. Several instances may
-prune at once: each command checks again, on locked rows.
+A round continues for as long as most runs of its batches can be removed, so it keeps up with an
+engine at full rate, also if a few runs in each batch must stay (I19). After each batch it pauses
+for as long as the batch took, so other commands have at least half of the writer's time. Several
+instances may prune at once: each command checks its conditions again, on locked rows.
 """
 
 import asyncio
@@ -24,11 +24,11 @@ from headway.core.command.protocol import Command
 from headway.core.duration import check_seconds
 from headway.core.ids import Instant, RunId, add_seconds
 from headway.core.run.transitions import TERMINAL
-from headway.core.worker.saved_worker import RETENTION_S as WORKERS_KEPT_S
+from headway.core.worker.saved_worker import RETENTION_S as WORKER_RETENTION_S
 from headway.ports.event_reader import EventReader
 from headway.ports.run_reader import RunReader
 from headway.ports.store import Store
-from headway.ports.worker_reader import WorkerReader
+from headway.ports.workers import WorkerReader
 
 T = TypeVar("T")
 DAY_S: Final = 86_400.0
@@ -45,21 +45,21 @@ PAUSE_S_MAX: Final = 1.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retention:
-    """How long what is over is kept."""
+    """How long ended runs, events, idempotency keys and inactive workers are stored."""
 
     runs_s: float = 30 * DAY_S
     events_s: float = 30 * DAY_S
     idempotency_keys_s: float = 7 * DAY_S
-    workers_s: float = WORKERS_KEPT_S
-    """Of workers: since they were last heard of."""
+    workers_s: float = WORKER_RETENTION_S
+    """Counted from the last heartbeat of a worker."""
 
     def __post_init__(self) -> None:
-        for place in ("runs_s", "events_s", "idempotency_keys_s", "workers_s"):
-            check_seconds(getattr(self, place), field=f"retention.{place}")
+        for name in ("runs_s", "events_s", "idempotency_keys_s", "workers_s"):
+            check_seconds(getattr(self, name), field=f"retention.{name}")
 
 
 class PrunedCounts(NamedTuple):
-    """How much of each kind."""
+    """The number of removed rows of each kind."""
 
     run_count: int
     event_count: int
@@ -70,11 +70,11 @@ class PrunedCounts(NamedTuple):
 class _OldRuns(NamedTuple):
     ids: tuple[RunId, ...]
     next_seq: int
-    """After which the rest stands; 0: there is no more."""
+    """The `seq` after which the next page begins, or 0 after the last page."""
 
 
 class Pruner:
-    """Removes what is older than its retention."""
+    """Removes rows that are older than their retention."""
 
     def __init__(
         self,
@@ -90,7 +90,7 @@ class Pruner:
         self._workers = workers
         self._retention = retention
         self._after_seq = 0
-        """Where the next round goes on to look at runs; 0: the last came to the end."""
+        """The `seq` after which the next round reads runs, or 0 if the last one was complete."""
 
     async def prune(self, is_stopping: Callable[[], bool] = lambda: False) -> PrunedCounts:
         """Remove expired rows in one round. End early if `is_stopping`."""
@@ -101,36 +101,38 @@ class Pruner:
         self._after_seq = 0
         return await self._prune(_PruneRound(blocked_batch_count_max=sys.maxsize, pause_s_max=0.0))
 
-    async def _prune(self, step: "_PruneRound") -> PrunedCounts:
-        now, kept = await self._runs.now(), self._retention
+    async def _prune(self, prune_round: "_PruneRound") -> PrunedCounts:
+        now, retention = await self._runs.now(), self._retention
         return PrunedCounts(
-            await self._prune_runs(add_seconds(now, seconds=-kept.runs_s), step),
-            await self._prune_events(add_seconds(now, seconds=-kept.events_s), step),
-            await self._prune_submissions(add_seconds(now, seconds=-kept.idempotency_keys_s), step),
-            await self._prune_workers(add_seconds(now, seconds=-kept.workers_s), step),
+            await self._prune_runs(add_seconds(now, seconds=-retention.runs_s), prune_round),
+            await self._prune_events(add_seconds(now, seconds=-retention.events_s), prune_round),
+            await self._prune_submissions(
+                add_seconds(now, seconds=-retention.idempotency_keys_s), prune_round
+            ),
+            await self._prune_workers(add_seconds(now, seconds=-retention.workers_s), prune_round),
         )
 
     async def count_prunable(self) -> PrunedCounts:
-        """What `prune_all` would remove; changes nothing."""
-        now, kept = await self._runs.now(), self._retention
-        runs_before = add_seconds(now, seconds=-kept.runs_s)
+        """Return how many rows `prune_all` would remove. Nothing is changed."""
+        now, retention = await self._runs.now(), self._retention
+        runs_before = add_seconds(now, seconds=-retention.runs_s)
         run_count = event_count = 0
         async for old in self._old_runs(runs_before, after_seq=0):
-            counting = CountPrunable(old.ids, ended_before=runs_before)
-            run_count += await self._store.apply(counting) if old.ids else 0
-        async for _, count in self._old_events(add_seconds(now, seconds=-kept.events_s)):
+            command = CountPrunable(old.ids, ended_before=runs_before)
+            run_count += await self._store.apply(command) if old.ids else 0
+        async for _, count in self._old_events(add_seconds(now, seconds=-retention.events_s)):
             event_count += count
-        old_at = add_seconds(now, seconds=-kept.idempotency_keys_s)
+        keys_before = add_seconds(now, seconds=-retention.idempotency_keys_s)
         return PrunedCounts(
             run_count,
             event_count,
-            await self._runs.count_idempotency_keys(before=old_at),
+            await self._runs.count_idempotency_keys(before=keys_before),
             await self._workers.count_stale_workers(
-                heartbeat_before=add_seconds(now, seconds=-kept.workers_s)
+                heartbeat_before=add_seconds(now, seconds=-retention.workers_s)
             ),
         )
 
-    async def _prune_runs(self, before: Instant, step: "_PruneRound") -> int:
+    async def _prune_runs(self, before: Instant, prune_round: "_PruneRound") -> int:
         count = blocked_count = 0
         # Start where the last round ended, so that runs that stay do not hide later ones.
         async for old in self._old_runs(before, after_seq=self._after_seq):
@@ -140,7 +142,10 @@ class Pruner:
             self._after_seq = old.next_seq
             count += removed
             blocked_count += removed * 2 < BATCH_SIZE
-            if blocked_count >= step.blocked_batch_count_max or not await step.pause():
+            if (
+                blocked_count >= prune_round.blocked_batch_count_max
+                or not await prune_round.pause()
+            ):
                 break
         return count
 
@@ -152,19 +157,19 @@ class Pruner:
                 for run in oldest
                 if run.status in TERMINAL and run.ended_at is not None and run.ended_at < before
             )
-            # They stand in the order in which they were accepted: the rest is younger still.
+            # Runs are read in the order of their submission, so all further ones are younger.
             is_end = len(oldest) < BATCH_SIZE or oldest[-1].queued_at >= before
             after_seq = 0 if is_end else oldest[-1].seq
             yield _OldRuns(ended, after_seq)
             if is_end:
                 return
 
-    async def _prune_events(self, before: Instant, step: "_PruneRound") -> int:
+    async def _prune_events(self, before: Instant, prune_round: "_PruneRound") -> int:
         count = 0
         async for last_seq, old_count in self._old_events(before):
             await self._store.apply(PruneEvents(last_seq, count_max=EVENT_BATCH_SIZE))
             count += old_count
-            if not await step.pause():
+            if not await prune_round.pause():
                 break
         return count
 
@@ -180,37 +185,37 @@ class Pruner:
                 return
             after_seq = old[-1]
 
-    async def _prune_submissions(self, before: Instant, step: "_PruneRound") -> int:
+    async def _prune_submissions(self, before: Instant, prune_round: "_PruneRound") -> int:
         return await self._prune_batches(
-            step,
+            prune_round,
             lambda: self._runs.oldest_idempotency_keys(before=before, limit=BATCH_SIZE),
             lambda old: PruneIdempotencyKeys(old, recorded_before=before),
         )
 
-    async def _prune_workers(self, before: Instant, step: "_PruneRound") -> int:
+    async def _prune_workers(self, before: Instant, prune_round: "_PruneRound") -> int:
         return await self._prune_batches(
-            step,
+            prune_round,
             lambda: self._workers.stale_workers(heartbeat_before=before, limit=BATCH_SIZE),
-            lambda silent: PruneWorkers(silent, heartbeat_before=before),
+            lambda stale: PruneWorkers(stale, heartbeat_before=before),
         )
 
     async def _prune_batches(
         self,
-        step: "_PruneRound",
-        find: Callable[[], Awaitable[Sequence[T]]],
-        forget: Callable[[tuple[T, ...]], Command[int]],
+        prune_round: "_PruneRound",
+        read_batch: Callable[[], Awaitable[Sequence[T]]],
+        make_command: Callable[[tuple[T, ...]], Command[int]],
     ) -> int:
         """Remove batches until none is left, and return how many rows were removed."""
         count = 0
-        while found := await find():
-            count += await self._store.apply(forget(tuple(found)))
-            if len(found) < BATCH_SIZE or not await step.pause():
+        while batch := await read_batch():
+            count += await self._store.apply(make_command(tuple(batch)))
+            if len(batch) < BATCH_SIZE or not await prune_round.pause():
                 break
         return count
 
 
 class _PruneRound:
-    """The extent of one round, and its pauses for other work."""
+    """The limits of one round, and its pauses for other work."""
 
     def __init__(
         self,

@@ -1,7 +1,8 @@
-"""The schedules of one process: look, fire what is due, wait for the next slot.
+"""The schedules of one process: fire the due ones, and wait for the next slot.
 
-Several instances do the same; the schedule's row decides who fires, and the database's clock when.
-How long to wait comes with its answer, so this machine's own clock plays no part.
+Several instances do the same. The row of a schedule decides which one fires, and the database's
+clock decides when. The database's answer includes the time to wait, so the local wall clock is not
+used.
 """
 
 import asyncio
@@ -10,7 +11,7 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Any, Final, Self, assert_never, cast
 
-from headway.core.command.admin.fire_schedule import (
+from headway.core.command.admin.schedules import (
     Fired,
     FireDropped,
     FireSchedule,
@@ -27,10 +28,9 @@ from headway.ports.store import Store
 from headway.services.submit.job import Job, encode_params
 
 SCHEDULE_COUNT_MAX: Final = 1_000
-# When the database's clock jumps, it is noticed within this time.
+# A jump of the database's clock is noticed within this time.
 POLL_S_MAX: Final = 30.0
-# Never less than this between two looks, or a slot that is a hair away would be asked for and asked
-# for again.
+# The minimum between two polls. Otherwise a slot in the immediate future would cause a busy loop.
 POLL_S_MIN: Final = 0.01
 RETRY_S: Final = 1.0
 
@@ -38,8 +38,10 @@ log = event_log(__name__)
 
 
 class Scheduler:
-    """Fires its schedules inside `async with`. If it dies there, the body is cancelled, and its
-    error raised."""
+    """Fires its schedules inside `async with`.
+
+    If its loop fails, the body is cancelled and the error of the loop is raised.
+    """
 
     def __init__(
         self, store: Store, ids: IdSource, clock: Clock, schedules: Sequence[Schedule]
@@ -63,26 +65,26 @@ class Scheduler:
         traceback: TracebackType | None,
     ) -> None:
         self._fire_task.cancel()
-        died_of: BaseException | None = None
+        fatal_error: BaseException | None = None
         try:
             await self._group.__aexit__(kind, error, traceback)
-        except BaseExceptionGroup as errors:  # The group wraps whatever it was, the body's too.
-            died_of = errors.exceptions[0]
-        if died_of is not None:
-            raise died_of
+        except BaseExceptionGroup as errors:  # The group wraps every error, also that of the body.
+            fatal_error = errors.exceptions[0]
+        if fatal_error is not None:
+            raise fatal_error
 
 
 async def run_schedules(
     store: Store, ids: IdSource, clock: Clock, schedules: Sequence[Schedule]
 ) -> None:
-    """Fire `schedules` until cancelled. An outage is waited out; then missed slots are decided."""
-    while schedules:  # Where there are any, ends by cancellation only.
+    """Fire `schedules` until cancelled. After an outage, the missed slots are decided."""
+    while schedules:  # With schedules, this ends only by cancellation.
         try:
             wait_s = await fire_due(store, ids, schedules)
         except StoreClosed:
             raise
         except InfrastructureError as error:
-            log.warning("schedules_not_looked_at", extra={"reason": str(error)})
+            log.warning("schedule_poll_failed", extra={"reason": str(error)})
             wait_s = RETRY_S
         with suppress(TimeoutError):
             async with asyncio.timeout(POLL_S_MAX):
@@ -90,25 +92,25 @@ async def run_schedules(
 
 
 async def fire_due(store: Store, ids: IdSource, schedules: Sequence[Schedule]) -> float:
-    """One look at all of them, which share a transaction; seconds until the next is worth it."""
+    """Fire all due schedules in one transaction. Return the seconds until the next poll."""
     waits = await asyncio.gather(*(_fire(store, ids, schedule) for schedule in schedules))
     return max(POLL_S_MIN, min(waits))
 
 
 async def _fire(store: Store, ids: IdSource, schedule: Schedule) -> float:
-    """Seconds until its next slot; none when something was decided: there may be more."""
+    """Return the seconds until the next slot, or 0 after a decision: more slots may be due."""
     answer = await store.apply(FireSchedule(schedule, ids.run_id()))
-    about = {"schedule": schedule.name, "expression": schedule.expression}
+    fields = {"schedule": schedule.name, "expression": schedule.expression}
     match answer:
         case NotDue(next_fire_at, now):
             return (next_fire_at - now) / SECOND_US
         case ScheduleReset():
-            log.info("schedule_begun", extra=about)
+            log.info("schedule_created", extra=fields)
         case FireDropped(fire_at):
-            log.warning("schedule_dropped", extra={**about, "fire_at": fire_at})
+            log.warning("schedule_dropped", extra={**fields, "fire_at": fire_at})
         case Fired(fire_at, submitted):
             outcome = type(submitted).__name__
-            log.info("schedule_fired", extra={**about, "fire_at": fire_at, "outcome": outcome})
+            log.info("schedule_fired", extra={**fields, "fire_at": fire_at, "outcome": outcome})
         case _:
             assert_never(answer)
     return 0.0
@@ -125,23 +127,25 @@ def add_schedule(
     time_zone: str,
     missed: MissedPolicy | str,
 ) -> None:
-    """Add a schedule of `job` to the others; InvalidInput says what is wrong with it."""
-    called = job.name if name is None else name
+    """Add a schedule of `job` to `schedules`. Raise InvalidInput if it is invalid."""
+    schedule_name = job.name if name is None else name
     schedule = Schedule(
-        name=called,
+        name=schedule_name,
         expression=expression,
         job=job.name,
-        key=Key(called if key is None else key),
+        key=Key(schedule_name if key is None else key),
         params=encode_params(job, params),
         time_zone=time_zone,
-        missed=cast("MissedPolicy", missed),  # Checked there, with the rest.
+        missed=cast("MissedPolicy", missed),  # Schedule checks and converts it.
         timeout_s=job.timeout_s,
         queue_timeout_s=job.queue_timeout_s,
         recovery=job.recovery,
         lane=CRON_LANE if job.concurrency is None else job.lane,
     )
     if schedule.name in schedules:
-        raise InvalidInput("name", f"{schedule.name!r} is the name of two schedules")
+        problem = f"a schedule {schedule.name!r} is already registered; choose another name"
+        raise InvalidInput("name", problem)
     if len(schedules) >= SCHEDULE_COUNT_MAX:
-        raise InvalidInput("name", f"there are {SCHEDULE_COUNT_MAX:,} schedules already")
+        problem = f"{SCHEDULE_COUNT_MAX:,} schedules are already registered, which is the limit"
+        raise InvalidInput("name", problem)
     schedules[schedule.name] = schedule

@@ -7,7 +7,7 @@ job: when the job's function yields or ends, when it calls its context, and befo
 any other callback. It flushes and closes nothing, because all of that belongs to the parent.
 
 A child that does not return from the job is left alone: `multiprocessing` runs its target and
-exits, and a new `Headway` in the child has marks of its own.
+exits, and a new `Headway` in the child has its own marks.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ from weakref import WeakKeyDictionary
 
 EXIT_CODE: Final = 70
 _MESSAGE: Final = (
-    b"headway: a child that a job has forked came back from the job; it exits."
+    b"headway: a child process forked by a job returned from the job and exits now."
     b" End such a child with os._exit().\n"
 )
 
@@ -31,7 +31,7 @@ T = TypeVar("T")
 
 
 class _Forks:
-    """The number of forks between this process and the one that imported headway."""
+    """Counts the forks between this process and the one that imported headway."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -39,7 +39,7 @@ class _Forks:
         """The running loops, each with its thread."""
 
     def on_fork(self) -> None:
-        """Run in the child, in the thread that forked."""
+        """Make the running loops exit. Called in the child, in the thread that forked."""
         self.count += 1
         for loop, thread_id in list(self.loops.items()):
             if thread_id == threading.get_ident() and not loop.is_closed():
@@ -52,8 +52,7 @@ _forks: Final = _Forks()
 
 @cache
 def _register() -> None:
-    if hasattr(os, "register_at_fork"):  # Windows has no fork.
-        os.register_at_fork(after_in_child=_forks.on_fork)
+    os.register_at_fork(after_in_child=_forks.on_fork)
 
 
 def fork_mark() -> int:

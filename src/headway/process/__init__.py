@@ -1,0 +1,1 @@
+"""Process-wide set-up, and the guard against forked copies of a process."""
