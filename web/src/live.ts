@@ -1,6 +1,6 @@
 /** What a tab knows of what is going on, and the hooks that show it. */
 import { useEffect, useSyncExternalStore } from "react";
-import type { EventView, KeyView, LaneView, RunView } from "./client";
+import type { EventView, KeyView, LaneResponse, RunView } from "./client";
 import { LastRuns } from "./stream/last";
 import { type Asked, type Connection, isActive, type LiveRun, type Patch, toLive, type Told, type Topic } from "./stream/model";
 import { Queues } from "./stream/queues";
@@ -19,7 +19,7 @@ class Live {
   runs = new Map<string, LiveRun>();
   /** The newest of those that have ended since the snapshot, by their ids. */
   readonly ended = new Map<string, LiveRun>();
-  lanes: LaneView[] = [];
+  lanes: LaneResponse[] = [];
   keys = new Map<string, KeyView>();
   /** Grows when a run changes its state, or begins or ends to wait, or a lane its limits. */
   moves = 0;
@@ -75,7 +75,7 @@ class Live {
   }
 
   /** A lane as it was answered to whoever has just changed it. */
-  putLane(view: LaneView): void {
+  putLane(view: LaneResponse): void {
     this.lanes = this.lanes.map((lane) => (lane.name === view.name ? view : lane));
     this.tell();
   }
@@ -120,7 +120,7 @@ class Live {
     return this.last.begunOf(key);
   }
 
-  laneOf(run: LiveRun): LaneView | undefined {
+  laneOf(run: LiveRun): LaneResponse | undefined {
     return this.lanes.find((lane) => lane.name === run.lane);
   }
 
@@ -193,7 +193,7 @@ class Live {
     this.listed = null;
   }
 
-  private takeLanes(lanes: LaneView[]): void {
+  private takeLanes(lanes: LaneResponse[]): void {
     const before = this.lanes;
     this.lanes = lanes;
     const isSame = lanes.length === before.length && lanes.every((lane, index) => lane.name === before[index]?.name && lane.revision === before[index]?.revision);

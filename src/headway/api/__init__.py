@@ -1,1 +1,1 @@
-"""HTTP in, service or port call, HTTP out. No rules of its own."""
+"""The HTTP API: translates requests to calls of services and ports. It has no rules itself."""

@@ -1,4 +1,4 @@
-"""The HTTP application: routes behind one guard."""
+"""The HTTP application: all routes behind the request guard."""
 
 from typing import Final
 
@@ -34,16 +34,16 @@ from headway.core.errors import Error
 from headway.services.upkeep.event_feed import EventFeed
 
 DESCRIPTION: Final = (
-    "Runs long work one at a time per key and a few at a time overall, never loses it, and lets"
-    " people watch, steer, stop and approve it."
+    "Runs long jobs, one at a time per key and a limited number at a time per lane. Accepted runs"
+    " are never lost. People can watch, steer, stop and approve them."
 )
 
 SHOWN_PATH_LENGTH_MAX: Final = 200
-"""Of a path, in a sentence."""
+"""Limit of a path that an error message quotes."""
 
 
 def build_application(
-    face: HeadwayApi,
+    api: HeadwayApi,
     feed: EventFeed[EncodedEvent],
     metrics: Metrics,
     *,
@@ -52,16 +52,16 @@ def build_application(
     version: str,
 ) -> GuardMiddleware:
     app = build_routes(
-        face, feed, metrics, access=access, is_secure=origins.is_secure, version=version
+        api, feed, metrics, access=access, is_secure=origins.is_secure, version=version
     )
-    first = SubmitFastPath(app, face)
+    fast_path = SubmitFastPath(app, api)
     return GuardMiddleware(
-        first, access=access, origins=origins, on_response=metrics.record_response
+        fast_path, access=access, origins=origins, on_response=metrics.record_response
     )
 
 
 def build_routes(
-    face: HeadwayApi,
+    api: HeadwayApi,
     feed: EventFeed[EncodedEvent],
     metrics: Metrics,
     *,
@@ -69,7 +69,7 @@ def build_routes(
     is_secure: bool,
     version: str,
 ) -> FastAPI:
-    """All that can be called, without the guard. `is_secure`: browsers come by TLS."""
+    """Build all routes without the guard. `is_secure` is True if browsers use TLS."""
     app = DocumentedFastAPI(
         cookie_name=access.cookie_name,
         title="headway",
@@ -77,24 +77,24 @@ def build_routes(
         description=DESCRIPTION,
         docs_url=None,
         redoc_url=None,
-        redirect_slashes=False,  # It would lead to where this server listens, past a proxy.
+        redirect_slashes=False,  # It redirects to the listen address, which bypasses a proxy.
         generate_unique_id_function=_operation_id,
     )
     routers = (
-        runs_router(face),
-        board_router(face),
-        config_router(face),
-        interrupts_router(face),
-        schedules_router(face),
-        events_router(face, feed, metrics, access),
-        health_router(face, feed),
-        metrics_router(face, metrics),
+        runs_router(api),
+        board_router(api),
+        config_router(api),
+        interrupts_router(api),
+        schedules_router(api),
+        events_router(api, feed, metrics, access),
+        health_router(api, feed),
+        metrics_router(api, metrics),
         session_router(access, is_secure=is_secure),
         reference_router(app),
         script_router(),
-        flows_router(face),
-        tasks_router(face),
-        wire_v1_router(face),
+        flows_router(api),
+        tasks_router(api),
+        wire_v1_router(api),
     )
     for router in routers:
         app.include_router(router)
@@ -120,9 +120,9 @@ async def _handle_http_exception(request: Request, error: Exception) -> Response
     if isinstance(error, Problem):
         return _to_response(error)
     if error.status_code == 404:
-        place = request.url.path[:SHOWN_PATH_LENGTH_MAX]
+        path = request.url.path[:SHOWN_PATH_LENGTH_MAX]
         return _to_response(
-            Problem(404, "not_found", f"there is nothing at {place!r}; /docs lists all calls")
+            Problem(404, "not_found", f"unknown path {path!r}; /docs lists all calls")
         )
     code = "method_not_allowed" if error.status_code == 405 else "bad_request"
     headers = {name.lower(): value for name, value in (error.headers or {}).items()}
@@ -132,7 +132,7 @@ async def _handle_http_exception(request: Request, error: Exception) -> Response
 
 
 def _allowed_methods(request: Request) -> set[str]:
-    """What can be done at this path, by whichever route."""
+    """Return the methods of all routes that match the path of the request."""
     methods = {
         method
         for route in request.app.state.routes

@@ -1,4 +1,4 @@
-"""`/docs`: the OpenAPI document as a page. Made here, so that it needs no script and no network."""
+"""`/docs`: the OpenAPI document as a page, rendered here without scripts or network access."""
 
 import base64
 import hashlib
@@ -34,14 +34,14 @@ def reference_router(app: FastAPI) -> APIRouter:
 
     @router.get("/docs")
     async def docs() -> Response:
-        """What can be called, for people."""
+        """Describe all calls for people."""
         return Response(render_reference(app.openapi()), media_type="text/html", headers=HEADERS)
 
     return router
 
 
 def render_reference(document: Mapping[str, Any]) -> str:
-    """An OpenAPI document as HTML. Whatever it holds is shown, and never taken as HTML (S8)."""
+    """Render an OpenAPI document as HTML. All of its texts are escaped (S8)."""
     title = escape(f"{document['info']['title']} {document['info']['version']}")
     groups: dict[str, list[str]] = {}
     for path, methods in document["paths"].items():
@@ -50,7 +50,9 @@ def render_reference(document: Mapping[str, Any]) -> str:
             groups.setdefault(group, []).append(
                 _render_operation(document, path, method, operation)
             )
-    parts = "".join(f"<h2>{escape(name)}</h2>{''.join(found)}" for name, found in groups.items())
+    parts = "".join(
+        f"<h2>{escape(name)}</h2>{''.join(operations)}" for name, operations in groups.items()
+    )
     return (
         f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{title}</title>'
         '<meta name="viewport" content="width=device-width">'
@@ -67,10 +69,10 @@ def _render_operation(
     body = operation.get("requestBody", {}).get("content", {}).get("application/json", {})
     sections = [
         f"<p>{escape(operation.get('description', ''))}</p>",
-        _render_table("Parameters", _parameter_rows(operation)),
+        _render_table("Parameters", _parameter_rows(document, operation)),
         _render_table("Body", _field_rows(document, body.get("schema", {}))),
         _render_example(document, path, method, body.get("schema")),
-        _render_table("Answers", _response_rows(operation)),
+        _render_table("Responses", _response_rows(operation)),
     ]
     return (
         f'<details><summary><code><span class="m">{method.upper()}</span>{escape(path)}</code>'
@@ -80,63 +82,70 @@ def _render_operation(
 
 def _render_table(title: str, rows: Iterator[tuple[str, str]]) -> str:
     lines = "".join(
-        f"<tr><td><code>{escape(name)}</code></td><td>{escape(words)}</td></tr>"
-        for name, words in rows
+        f"<tr><td><code>{escape(name)}</code></td><td>{escape(text)}</td></tr>"
+        for name, text in rows
     )
     return f"<h4>{title}</h4><table>{lines}</table>" if lines else ""
 
 
-def _parameter_rows(operation: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    for one in operation.get("parameters", ()):
-        needed = ", required" if one.get("required") else ""
-        words = f"{one['in']}{needed}: {_type_name(one['schema'])}. {one.get('description', '')}"
-        yield one["name"], words
+def _parameter_rows(
+    document: Mapping[str, Any], operation: Mapping[str, Any]
+) -> Iterator[tuple[str, str]]:
+    for parameter in operation.get("parameters", ()):
+        required = ", required" if parameter.get("required") else ""
+        kind = _type_name(document, parameter["schema"])
+        yield (
+            parameter["name"],
+            f"{parameter['in']}{required}: {kind}. {parameter.get('description', '')}",
+        )
 
 
 def _field_rows(
     document: Mapping[str, Any], schema: Mapping[str, Any]
 ) -> Iterator[tuple[str, str]]:
-    found = resolve_schema(document, schema)
-    for name, field in found.get("properties", {}).items():
-        needed = "required: " if name in found.get("required", ()) else ""
-        yield name, f"{needed}{_type_name(field)}. {field.get('description', '')}"
+    resolved = resolve_schema(document, schema)
+    for name, field in resolved.get("properties", {}).items():
+        required = "required: " if name in resolved.get("required", ()) else ""
+        yield name, f"{required}{_type_name(document, field)}. {field.get('description', '')}"
 
 
 def _response_rows(operation: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    for status, answer in operation.get("responses", {}).items():
-        yield status, answer.get("description", "")
+    for status, response in operation.get("responses", {}).items():
+        yield status, response.get("description", "")
 
 
 def _render_example(
     document: Mapping[str, Any], path: str, method: str, schema: Mapping[str, Any] | None
 ) -> str:
-    words = [f"curl -X {method.upper()} http://127.0.0.1:8070{path}"]
+    command = f"curl -X {method.upper()} http://127.0.0.1:8070{path}"
     if schema is not None:
-        said = json.dumps(example_body(document, schema))
-        words.append(f"-H 'Content-Type: application/json' -d '{said}'")
-    return f"<pre>{escape(' '.join(words))}</pre>"
+        body = json.dumps(example_body(document, schema))
+        command += f" -H 'Content-Type: application/json' -d '{body}'"
+    return f"<pre>{escape(command)}</pre>"
 
 
 def example_body(document: Mapping[str, Any], schema: Mapping[str, Any]) -> dict[str, Any]:
-    """A body that can be sent as it is: every member of which an example is known."""
+    """Return a valid body that has every field with an example."""
     fields = resolve_schema(document, schema).get("properties", {})
-    return {name: one["examples"][0] for name, one in fields.items() if one.get("examples")}
+    return {name: field["examples"][0] for name, field in fields.items() if field.get("examples")}
 
 
 def resolve_schema(document: Mapping[str, Any], schema: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The schema itself, where one is only named, or may be null."""
-    for one in (schema, *schema.get("anyOf", ())):
-        if "$ref" in one:
-            found: Mapping[str, Any] = document["components"]["schemas"][
-                one["$ref"].rpartition("/")[2]
+    """Return the component that a schema or one of its `anyOf` refers to, or the schema itself."""
+    for part in (schema, *schema.get("anyOf", ())):
+        if "$ref" in part:
+            component: Mapping[str, Any] = document["components"]["schemas"][
+                part["$ref"].rpartition("/")[2]
             ]
-            return found
+            return component
     return schema
 
 
-def _type_name(schema: Mapping[str, Any]) -> str:
+def _type_name(document: Mapping[str, Any], schema: Mapping[str, Any]) -> str:
+    if "$ref" in schema:
+        return _type_name(document, resolve_schema(document, schema))
     if "enum" in schema:
         return " | ".join(map(str, schema["enum"]))
     if "anyOf" in schema:
-        return " or ".join(_type_name(one) for one in schema["anyOf"])
+        return " or ".join(_type_name(document, part) for part in schema["anyOf"])
     return str(schema.get("type", "any"))

@@ -1,4 +1,4 @@
-"""`/events.js`: the browser's side of the event protocol."""
+"""`/events.js`: a JavaScript client of the event protocol."""
 
 from importlib.resources import files
 from typing import Final
@@ -14,7 +14,7 @@ def script_router() -> APIRouter:
 
     @router.get("/events.js")
     async def events_script() -> Response:
-        """A module that follows the events."""
+        """Return a JavaScript module that follows the event stream."""
         return Response(script, media_type=SCRIPT_TYPE, headers={"cache-control": "no-cache"})
 
     return router

@@ -1,11 +1,13 @@
-"""What the HTTP face needs of headway; `Headway` has it."""
+"""The members of `Headway` that the HTTP API uses."""
 
 from collections.abc import Mapping
 from typing import Any, Protocol
 
 from headway.core.command.run.submit import Submit
 from headway.core.duration import UNSET, TimeLimit
+from headway.core.run.admission import OnConflict
 from headway.core.run.explain import Explanation
+from headway.core.run.run import OnExistingOutput, RunMode
 from headway.core.schedule import Schedule
 from headway.core.timeouts import Timeouts
 from headway.ports.board_reader import BoardReader
@@ -25,6 +27,8 @@ from headway.services.upkeep.configuration import ReloadResult
 
 
 class ReadableStore(Store, Protocol):
+    """A store with the readers that the HTTP API queries."""
+
     @property
     def runs(self) -> RunReader: ...
 
@@ -39,16 +43,18 @@ class ReadableStore(Store, Protocol):
 
     @property
     def conflict_count(self) -> int:
-        """Batches that had to be decided again because others had changed the same rows."""
+        """The number of batches decided again because other writers changed the same rows."""
         ...
 
     @property
     def lost_lease_count(self) -> int:
-        """How often this program had to begin anew because its lease was over."""
+        """The number of times that this process lost its lease and had to start again."""
         ...
 
 
 class HeadwayApi(Protocol):
+    """Implemented by `Headway`."""
+
     def note_stop(self) -> None: ...
 
     @property
@@ -95,12 +101,12 @@ class HeadwayApi(Protocol):
         *,
         key: str | None = None,
         params: dict[str, Any] | None = None,
-        mode: str = "start",
+        mode: RunMode | str = RunMode.START,
         lane: str | None = None,
         timeout_s: TimeLimit = UNSET,
         queue_timeout_s: float | None = None,
-        on_conflict: str = "reject",
-        on_existing_output: str | None = None,
+        on_conflict: OnConflict | str = OnConflict.REJECT,
+        on_existing_output: OnExistingOutput | str | None = None,
         idempotency_key: str | None = None,
         by: str = "",
     ) -> RunHandle: ...

@@ -1,4 +1,4 @@
-"""The OpenAPI document: what the routes say of themselves, and what holds for all of them."""
+"""The OpenAPI document: the routes, completed with the facts that apply to all of them."""
 
 from typing import Any, Final
 
@@ -14,23 +14,23 @@ TOKEN_SCHEMES: Final = {
     "bearer": {
         "type": "http",
         "scheme": "bearer",
-        "description": "A token of the server's; none is needed where none is set.",
+        "description": "A token of the server. A server without tokens needs none.",
     },
     "basic": {
         "type": "http",
         "scheme": "basic",
-        "description": "The same token as the password, with whatever name.",
+        "description": "The same token as the password, with any user name.",
     },
 }
 
 LINK_HEADER: Final = {
     "Link": {
-        "description": '`rel="next"`: the next page, if there is one, as `cursor` has it.',
+        "description": '`rel="next"`: the next page, if there is one. Same as `cursor`.',
         "schema": {"type": "string"},
     }
 }
 BODY_STATUSES: Final = ("408", "413", "415")
-"""What only the body of a request can bring about."""
+"""Error statuses that only a request body can cause."""
 
 
 class DocumentedFastAPI(FastAPI):
@@ -54,7 +54,7 @@ def _complete_document(document: dict[str, Any], cookie_name: str) -> None:
         "type": "apiKey",
         "in": "cookie",
         "name": cookie_name,
-        "description": "What a browser keeps instead, from `POST /api/session`.",
+        "description": "The session cookie of a browser, from `POST /api/session`.",
     }
     schemes = {**TOKEN_SCHEMES, "session": session}
     document["components"]["securitySchemes"] = schemes
@@ -64,7 +64,8 @@ def _complete_document(document: dict[str, Any], cookie_name: str) -> None:
             if body_byte_count_max(method.upper(), path) == 0:
                 for status in BODY_STATUSES:
                     operation["responses"].pop(status, None)
-            if any(one["name"] == CURSOR_PARAMETER for one in operation.get("parameters", ())):
+            parameters = operation.get("parameters", ())
+            if any(parameter["name"] == CURSOR_PARAMETER for parameter in parameters):
                 operation["responses"]["200"]["headers"] = LINK_HEADER
         if path in OPEN_PATHS or is_page_path(path):
             for operation in operations.values():

@@ -1,4 +1,4 @@
-"""The HTTP server, in the event loop of whoever calls it."""
+"""The HTTP server. It runs in the event loop of its caller."""
 
 import asyncio
 import ipaddress
@@ -19,21 +19,21 @@ from headway.api.http.origin import Origins, PublicAddress
 from headway.api.routes.event_routes import encode_event
 from headway.api.routes.metrics import Metrics
 from headway.core.errors import ConfigurationError
-from headway.process import open_file_count_max
+from headway.process.dedicated import open_file_count_max
 from headway.services.upkeep.event_feed import EventFeed
 
 LOOPBACK_NAMES: Final = ("localhost",)
 ANY_ADDRESS: Final = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}  # noqa: S104
-"""What stands for all addresses of this machine, and which of them it has for itself."""
+"""Addresses that mean all interfaces, each with the loopback address of the same family."""
 STOP_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 STOP_S_MAX: Final = 3
 UNREAD_S_MAX: Final = 0.5
-"""How long a stop waits for clients to read what they were sent."""
+"""How long a stop waits for clients to read pending data."""
 HEAD_BYTE_COUNT_MAX: Final = 64 << 10
 
 
 async def serve(
-    face: HeadwayApi,
+    api: HeadwayApi,
     *,
     host: str,
     port: int,
@@ -44,10 +44,11 @@ async def serve(
     public_address: PublicAddress | None = None,
     listener: socket.socket | None = None,
 ) -> None:
-    """Serve until SIGINT or SIGTERM; `on_ready` is told its address here. Open streams end first.
+    """Serve until SIGINT or SIGTERM. At a stop, open event streams end first.
 
-    `public` is where people find this server, if that is not the address on which it listens.
-    `listener` is that of `open_listener`, for who wants to know early whether there is one.
+    `on_ready` receives the local URL of the server. `public_address` is the address that browsers
+    use, if it is not the listen address. `listener` comes from `open_listener`, for callers that
+    check early that the port is free.
     """
     check_exposure(host, access)
     own_names = () if is_any_address(host) else (host,)
@@ -58,14 +59,14 @@ async def serve(
     try:
         metrics = Metrics()
         async with EventFeed(
-            face.store, face.store.events, pack=encode_event, on_event=metrics.record_event
+            api.store, api.store.events, pack=encode_event, on_event=metrics.record_event
         ) as feed:
             app = build_application(
-                face, feed, metrics, access=access, origins=origins, version=version
+                api, feed, metrics, access=access, origins=origins, version=version
             )
             config = uvicorn.Config(
                 app,
-                http=partial(Connection, connections),  # type: ignore[arg-type]  # It makes one.
+                http=partial(Connection, connections),  # type: ignore[arg-type]  # A factory.
                 backlog=connections.backlog_count,
                 lifespan="off",
                 log_config=None,
@@ -77,7 +78,7 @@ async def serve(
                 ws="none",
             )
             on_ready(f"http://{_local_host(host)}:{bound_port}")
-            server = _Server(config, connections, before_exit=(face.note_stop, feed.close))
+            server = _Server(config, connections, before_exit=(api.note_stop, feed.close))
             await _serve_until_stopped(server, listener)
     finally:
         listener.close()
@@ -88,7 +89,7 @@ def is_any_address(host: str) -> bool:
 
 
 def _local_host(host: str) -> str:
-    """How the server is called on its own machine; nothing answers to the name of all addresses."""
+    """Return the host for local URLs: clients cannot connect to the any-address itself."""
     bare = host.strip("[]")
     name = ANY_ADDRESS.get(bare, bare)
     return f"[{name}]" if ":" in name else name
@@ -104,28 +105,31 @@ def is_loopback(host: str) -> bool:
 
 
 def check_exposure(host: str, access: Access) -> None:
-    """Any address but loopback needs a token (S1)."""
+    """Raise ConfigurationError if the host is not loopback and there is no token (S1)."""
     if access.is_open and not is_loopback(host):
         raise ConfigurationError(
-            f"host {host!r} can be reached by others, so a token is needed: set HEADWAY_TOKEN,"
-            " or serve on 127.0.0.1"
+            f"host {host!r} is reachable from other machines, so a token is required; set"
+            " HEADWAY_TOKEN, or serve on 127.0.0.1"
         )
 
 
 def open_listener(host: str, port: int) -> socket.socket:
-    """ConfigurationError when nobody can listen there. Who comes before `serve` has to wait."""
+    """Listen on the address. Raise ConfigurationError if that is not possible.
+
+    Connections wait in the backlog until `serve` runs.
+    """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         listener = socket.create_server((host.strip("[]"), port), family=family, reuse_port=False)
     except (OSError, OverflowError) as error:
         reason = "the port must be 0 to 65535"
-        if isinstance(error, OSError):  # Python adds once more where that was.
+        if isinstance(error, OSError):  # Python appends the address, which is already given.
             reason = str(error.strerror).partition(" (while attempting")[0]
         raise ConfigurationError(
             f"cannot listen on {host}:{port}: {reason}; choose another with --host and --port"
         ) from None
-    # Its connections have it from here. Without it the second part of an answer waits until the
-    # client has acknowledged the first, which takes 40 ms.
+    # Connections inherit the option. Without it, Nagle's algorithm holds the second part of a
+    # response until the client has acknowledged the first, which takes 40 ms.
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return listener
 
@@ -134,14 +138,14 @@ async def _serve_until_stopped(server: "_Server", listener: socket.socket) -> No
     serving = asyncio.create_task(server.serve(sockets=[listener]))
     try:
         await asyncio.shield(serving)
-    except asyncio.CancelledError:  # Broken off, it would leave its connections open.
+    except asyncio.CancelledError:  # Cancelling `serving` would leave its connections open.
         server.stop()
         await asyncio.wait([serving])
         raise
 
 
 class _Server(uvicorn.Server):
-    """Tells the streams to end before it waits for them: else it would wait for ever."""
+    """Ends the event streams before it waits for connections, which would not end otherwise."""
 
     def __init__(
         self,
@@ -160,7 +164,7 @@ class _Server(uvicorn.Server):
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        # uvicorn's own would raise the signal again at the end, in the middle of our clean-up.
+        # uvicorn's own method raises the signal again at its end, during our clean-up.
         loop = asyncio.get_running_loop()
         for number in STOP_SIGNALS:
             loop.add_signal_handler(number, self.stop)
@@ -171,14 +175,14 @@ class _Server(uvicorn.Server):
                 loop.remove_signal_handler(number)
 
     def stop(self) -> None:
-        for tell in self._before_exit:
-            tell()
-        self.force_exit = self.should_exit  # A second time: at once.
+        for callback in self._before_exit:
+            callback()
+        self.force_exit = self.should_exit  # A second signal stops at once.
         self.should_exit = True
         asyncio.get_running_loop().call_later(UNREAD_S_MAX, self._abort_stalled)
 
     def _abort_stalled(self) -> None:
-        """Who does not read cannot be told that this is the end, and would keep all others."""
+        """Abort connections whose client does not read, because they would delay the stop."""
         for connection in list(self.server_state.connections):
             if connection.transport.get_write_buffer_size() > 0:
                 connection.transport.abort()

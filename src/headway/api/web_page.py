@@ -1,4 +1,4 @@
-"""`/ui/`: the page, as it was built into the package. It needs nothing from anywhere else (S8)."""
+"""`/ui/`: the web page, built into the package. It loads nothing from other servers (S8)."""
 
 from pathlib import Path
 from typing import Any, Final
@@ -22,7 +22,7 @@ CONTENT_POLICY: Final = (
 
 
 def add_page(app: FastAPI, folder: Path = BUILT_FOLDER) -> None:
-    """Serve the page of `folder`, and lead `/` and `/ui` there."""
+    """Serve the page in `folder`, and redirect `/` and `/ui` to it."""
     app.include_router(_redirect_router())
     if (folder / "index.html").is_file():
         files = _PageFiles(directory=folder, html=True)
@@ -36,8 +36,8 @@ def _redirect_router() -> APIRouter:
 
     @router.get("/")
     @router.get(PAGE_PATH)
-    async def lead_to_the_page() -> Response:
-        # Relative, so that it holds behind a proxy that serves headway under a prefix.
+    async def redirect_to_page() -> Response:
+        # Relative, so that it works behind a proxy that serves headway under a prefix.
         return RedirectResponse(f"{PAGE_PATH[1:]}/")
 
     return router
@@ -47,8 +47,8 @@ def _missing_page_router() -> APIRouter:
     router = APIRouter(include_in_schema=False)
 
     @router.get(f"{PAGE_PATH}/")
-    async def say_that_it_is_not_built() -> Response:
-        detail = "the page is not built in this checkout: make page; an installed headway has it"
+    async def report_missing_page() -> Response:
+        detail = "the page is not built in this checkout; build it with: make page"
         raise Problem(404, "page_not_built", detail)
 
     return router
@@ -58,7 +58,7 @@ class _PageFiles(StaticFiles):
     def file_response(self, *args: Any, **kwargs: Any) -> Response:
         response = super().file_response(*args, **kwargs)
         is_hashed = "assets" in Path(args[0]).parts
-        kept = f"public, max-age={YEAR_S}, immutable" if is_hashed else "no-cache"
-        response.headers["cache-control"] = kept
+        caching = f"public, max-age={YEAR_S}, immutable" if is_hashed else "no-cache"
+        response.headers["cache-control"] = caching
         response.headers["content-security-policy"] = CONTENT_POLICY
         return response

@@ -1,1 +1,1 @@
-"""The program behind `/exec/<service>`: register functions as services, and serve them."""
+"""The worker program: registers functions as services and serves them at `/exec/{service}`."""

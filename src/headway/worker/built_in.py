@@ -1,4 +1,4 @@
-"""Services that every worker has (R5.7)."""
+"""The services that every worker offers (R5.7)."""
 
 import math
 import re
@@ -13,40 +13,40 @@ _BAD_INPUT: Final = "bad input"
 
 
 @builtin_services
-async def transform(given: Any, params: Mapping[str, Any]) -> Any:
-    """Text in upper or lower case, by `op`; a number times `mul`."""
-    if isinstance(given, str):
+async def transform(value: Any, params: Mapping[str, Any]) -> Any:
+    """Return text in upper or lower case, by `op`, or a number multiplied by `mul`."""
+    if isinstance(value, str):
         match params.get("op"):
             case "upper":
-                return given.upper()
+                return value.upper()
             case "lower":
-                return given.lower()
+                return value.lower()
             case _:
                 raise ServiceError("unsupported op")
     factor = params.get("mul", 1)
-    if _is_number(given) and _is_number(factor):
-        return given * factor
+    if _is_number(value) and _is_number(factor):
+        return value * factor
     raise ServiceError(_BAD_INPUT)
 
 
-async def add_up(given: Any) -> Any:
-    """The numbers of a list, those that are written as text too; what else is in it is skipped."""
-    if not isinstance(given, list):
+async def add_up(items: Any) -> Any:
+    """Return the sum of a list. Numbers may be given as text. All other items are skipped."""
+    if not isinstance(items, list):
         raise ServiceError(_BAD_INPUT)
-    return sum(number for one in given if (number := _parse_number(one)) is not None)
+    return sum(number for item in items if (number := _parse_number(item)) is not None)
 
 
 builtin_services(add_up, name="sum")
 
 
 @builtin_services
-async def route(given: Any, params: Mapping[str, Any]) -> dict[str, Any]:  # noqa: ARG001
+async def route(value: Any, params: Mapping[str, Any]) -> dict[str, Any]:  # noqa: ARG001
     return {"action": params.get("action") or "goB"}
 
 
 @builtin_services
-async def echo(given: Any) -> Any:
-    return given
+async def echo(value: Any) -> Any:
+    return value
 
 
 def _is_number(value: Any) -> bool:
@@ -55,13 +55,13 @@ def _is_number(value: Any) -> bool:
 
 def _parse_number(value: Any) -> int | float | None:
     if _is_number(value):
-        found: int | float = value
-        return found
+        number: int | float = value
+        return number
     if not isinstance(value, str):
         return None
     if _NUMBER.fullmatch(value) is None:
         return None
-    number = float(value)
-    if not math.isfinite(number):
+    parsed = float(value)
+    if not math.isfinite(parsed):
         return None
-    return int(number) if number.is_integer() and abs(number) < 2**53 else number
+    return int(parsed) if parsed.is_integer() and abs(parsed) < 2**53 else parsed

@@ -1,8 +1,8 @@
-"""The answer to a call: JSON, all at once; or, if its caller listens to progress, line by line.
+"""The response to a call: one JSON document, or JSON lines if the caller accepts progress.
 
-A caller that listens says so (`Accept: application/x-ndjson`). Then each line of the answer is a
-JSON object: `{"progress": {…}}`, as often as there is something to tell, and last what would have
-been the whole answer. A service that tells nothing is answered in the ordinary way.
+A caller accepts progress with `Accept: application/x-ndjson`. Then each line of the response is a
+JSON object: any number of `{"progress": {…}}`, and last the object that would otherwise be the
+whole response. If the service sends no progress, the response is one JSON document.
 """
 
 import asyncio
@@ -16,11 +16,11 @@ from headway.core.document import Document
 from headway.core.worker.worker_protocol import NDJSON_MEDIA_TYPE
 
 PROGRESS_INTERVAL_S: Final = 0.1
-"""What is told more often than this is told late, and only the last of it."""
+"""Minimum time between two progress lines. Only the last update in between is sent."""
 
 
 class CallResponse:
-    """Of one call. `group` owns what tells of progress, and ends with the call."""
+    """Writes the response to one call. `group` owns the task that writes progress."""
 
     def __init__(self, request: web.Request, group: asyncio.TaskGroup) -> None:
         self._request = request
@@ -34,16 +34,16 @@ class CallResponse:
         self._stream: web.StreamResponse | None = None
 
     def send_progress(self, progress: Document) -> None:
-        """From any thread; nobody waits for it, and when nobody listens it is dropped."""
+        """Queue progress, from any thread. It is dropped if the caller does not accept progress."""
         if not self._accepts_progress:
             return
         if threading.get_ident() == self._thread_id:
-            self._queue_progress(progress)  # At once: the service may end in this very turn.
+            self._queue_progress(progress)  # Not later: the service may end in this loop turn.
         else:
             self._loop.call_soon_threadsafe(self._queue_progress, progress)
 
     def _queue_progress(self, progress: Document) -> None:
-        if self._ended.is_set():  # A thread that did not hear that nobody waits.
+        if self._ended.is_set():  # A canceled thread may still run and send progress.
             return
         self._latest = progress
         if self._progress_task is None:
@@ -69,16 +69,16 @@ class CallResponse:
                 await stream.prepare(self._request)
                 self._stream = stream
             await self._stream.write(line)
-        except OSError:  # Whoever asked is gone.
+        except OSError:  # The caller has disconnected.
             return False
         return True
 
     def close_progress(self) -> None:
-        """Nothing more is told; what waits to be told still is."""
+        """Accept no more progress. Queued progress is still written."""
         self._ended.set()
 
     async def respond(self, body: dict[str, Any]) -> web.StreamResponse:
-        """Once the group has ended."""
+        """Write the final object. Call it after the task group has ended."""
         text = json.dumps(body, ensure_ascii=False).encode("utf-8", "replace")
         if self._stream is None:
             return web.Response(body=text, content_type="application/json")

@@ -1,4 +1,4 @@
-"""A worker at work: it serves, says so to the registry, and leaves in good order."""
+"""The worker program: serves calls, keeps itself registered, and drains calls at its end."""
 
 import asyncio
 import errno
@@ -28,10 +28,10 @@ DEFAULT_URL: Final = "http://127.0.0.1:8080"
 DEFAULT_REGISTRY_URL: Final = "http://127.0.0.1:8070"
 REGISTER_RETRY_S: Final = 2.0
 REREGISTER_S: Final = 60.0
-"""A registry that has lost or forgotten it answers its heartbeats as ever."""
+"""Register again this often: a registry that lost the worker still accepts its heartbeats."""
 HEARTBEAT_S: Final = 5.0
 DEREGISTER_TIMEOUT_S: Final = 2.0
-"""For so long it waits until the registry has heard that it leaves."""
+"""How long a worker that stops waits for the registry to accept its deregistration."""
 DRAIN_S: Final = 10.0
 REQUEST_TIMEOUT_S: Final = 5.0
 TOKEN_LENGTH_MIN: Final = 16
@@ -41,7 +41,7 @@ log = event_log(__name__)
 
 
 class Worker:
-    """Works inside `async with`. Without more it takes what the environment says (R5.13)."""
+    """Serves calls inside `async with`. Defaults come from environment variables (R5.13)."""
 
     def __init__(
         self,
@@ -56,16 +56,18 @@ class Worker:
         drain_s: float = DRAIN_S,
         heartbeat_s: float = HEARTBEAT_S,
     ) -> None:
-        """`token` is for the registry; `worker_token` is what whoever calls it must send."""
+        """`token` is sent to the registry. Callers of the worker must send `worker_token`."""
         self._services = Services() if services is None else services
         self._services.include(builtin_services)
-        wanted_url = url or os.environ.get("WORKER_URL") or DEFAULT_URL
-        self.requested_url = _check_listen_url(wanted_url)
+        listen_url = url or os.environ.get("WORKER_URL") or DEFAULT_URL
+        self.requested_url = _check_listen_url(listen_url)
         registry = registry_url or os.environ.get("REGISTRY_URL") or DEFAULT_REGISTRY_URL
         self.registry_url = registry.rstrip("/")
         self.id = worker_id or f"worker-{uuid4().hex[:12]}"
-        given_token = token or os.environ.get("HEADWAY_TOKEN")
-        self._headers = {} if given_token is None else {"Authorization": f"Bearer {given_token}"}
+        registry_token = token or os.environ.get("HEADWAY_TOKEN")
+        self._headers = (
+            {} if registry_token is None else {"Authorization": f"Bearer {registry_token}"}
+        )
         self._worker_token = worker_token or os.environ.get("HEADWAY_WORKER_TOKEN") or None
         if self._worker_token is not None and len(self._worker_token) < TOKEN_LENGTH_MIN:
             raise ConfigurationError(
@@ -76,10 +78,10 @@ class Worker:
         self._drain_s = drain_s
         self._heartbeat_s = heartbeat_s
         self._registered = asyncio.Event()
-        self._is_leaving = False
+        self._is_stopping = False
         self._register_lock = asyncio.Lock()
         self._last_error = ""
-        """Why the registry did not hear its last word."""
+        """The error of the last request to the registry, or empty if it succeeded."""
 
     async def __aenter__(self) -> Self:
         host = urlsplit(self.requested_url).hostname or ""
@@ -108,8 +110,8 @@ class Worker:
         traceback: TracebackType | None,
     ) -> None:
         try:
-            # First it offers nothing any more, so that few come who have to be sent away.
-            self._is_leaving = True
+            # First register without services, so that few new calls arrive that must be refused.
+            self._is_stopping = True
             with suppress(TimeoutError):
                 async with asyncio.timeout(DEREGISTER_TIMEOUT_S):
                     await self._register()
@@ -123,15 +125,18 @@ class Worker:
 
     @property
     def load(self) -> int:
-        """How many calls are under way."""
+        """The number of calls in flight."""
         return self._server.load
 
     async def wait_until_registered(self) -> None:
-        """Return once the registry knows it."""
+        """Return once the registry has accepted the registration."""
         await self._registered.wait()
 
     def _bind(self) -> socket.socket:
-        """At the port that was wanted, or a free one if taken; ConfigurationError if it may not."""
+        """Bind the requested port, or a free one if it is in use.
+
+        Raise ConfigurationError if other hosts can reach the address and there is no worker token.
+        """
         parts = urlsplit(self.requested_url)
         host = parts.hostname or ""
         bound = _bind_socket(host, parts.port or 80)
@@ -139,65 +144,66 @@ class Worker:
         if self._worker_token is None and not ipaddress.ip_address(address).is_loopback:
             bound.close()
             raise ConfigurationError(
-                f"a worker at {host} can be called from other hosts, and needs a token:"
-                " set HEADWAY_WORKER_TOKEN, the same here and at the server"
+                f"a worker at {host} is reachable from other hosts, so a token is required;"
+                " set HEADWAY_WORKER_TOKEN to the same value here and at the server"
             )
         return bound
 
     async def _keep_registered(self) -> None:
-        """Register until it is heard; then say now and then that it lives, and what it does."""
-        is_known = False
-        while True:  # Until it is left.
+        """Register, retry until it succeeds, then send heartbeats, and register again regularly."""
+        is_registered = False
+        while True:  # Until cancelled.
             while not await self._register():
-                is_known = False
+                is_registered = False
                 await asyncio.sleep(REGISTER_RETRY_S)
-            if not is_known:
+            if not is_registered:
                 log.info("worker_registered", extra={"worker_id": self.id, "url": self.url})
             self._registered.set()
             until_s = time.monotonic() + REREGISTER_S
-            while (is_known := await self._send_heartbeat()) and time.monotonic() < until_s:  # noqa: ASYNC110
+            while (is_registered := await self._send_heartbeat()) and time.monotonic() < until_s:  # noqa: ASYNC110
                 await asyncio.sleep(self._heartbeat_s)
 
     async def _register(self) -> bool:
-        async with self._register_lock:  # What was said last is what counts: nothing overtakes it.
-            services = [] if self._is_leaving else self._services.names
-            told = {"id": self.id, "url": self.url, "services": services, "load": 0}
-            return await self._post("register", told)
+        # The last registration wins, so requests must not overtake each other.
+        async with self._register_lock:
+            services = [] if self._is_stopping else self._services.names
+            body = {"id": self.id, "url": self.url, "services": services, "load": 0}
+            return await self._post("register", body)
 
     async def _send_heartbeat(self) -> bool:
         return await self._post("heartbeat", {"id": self.id, "url": self.url, "load": self.load})
 
-    async def _post(self, word: str, body: dict[str, object]) -> bool:
-        """Whether it was heard. Why not is logged once, and again when it is another reason."""
+    async def _post(self, path: str, body: dict[str, object]) -> bool:
+        """Return True if the registry accepted the request. Log an error once, until it changes."""
         try:
-            async with self._session.post(f"{self.registry_url}/{word}", json=body) as answer:
-                problem = "" if answer.status == 200 else await _read_error(answer)
+            async with self._session.post(f"{self.registry_url}/{path}", json=body) as response:
+                problem = "" if response.status == 200 else await _read_error(response)
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             problem = f"{type(error).__name__}: {error}"
         if problem and problem != self._last_error:
-            log.warning("registry_awaited", extra={"reason": problem, "url": self.registry_url})
+            log.warning("registry_unavailable", extra={"reason": problem, "url": self.registry_url})
         self._last_error = problem
         return not problem
 
 
-async def _read_error(answer: aiohttp.ClientResponse) -> str:
-    """Its status, and the sentence that comes with it."""
-    text = (await answer.content.read(ERROR_BYTE_COUNT_MAX)).decode(errors="replace")
+async def _read_error(response: aiohttp.ClientResponse) -> str:
+    """Return the status and the error text of a response."""
+    text = (await response.content.read(ERROR_BYTE_COUNT_MAX)).decode(errors="replace")
     try:
-        said = json.loads(text)
+        document = json.loads(text)
     except ValueError:
-        said = None
-    if isinstance(said, dict):
-        text = str(said.get("detail") or said.get("error") or text)
-    return f"HTTP {answer.status}: {text}"
+        document = None
+    if isinstance(document, dict):
+        text = str(document.get("detail") or document.get("error") or text)
+    return f"HTTP {response.status}: {text}"
 
 
 def _check_listen_url(url: str) -> str:
     checked = check_worker_url(url)
     parts = urlsplit(checked)
     if parts.scheme != "http" or parts.path:
-        problem = f"a worker listens at http://<host>:<port>, and not at {checked}"
-        raise ConfigurationError(f"{problem}; set WORKER_URL")
+        problem = f"a worker cannot listen at {checked}"
+        raise ConfigurationError(f"{problem}; set WORKER_URL to http://<host>:<port>")
     return checked
 
 
@@ -208,7 +214,7 @@ def _bind_socket(host: str, port: int) -> socket.socket:
         try:
             bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             bound.bind((host, number))
-            bound.listen()  # Or another that starts now could have the same port.
+            bound.listen()  # Until then, SO_REUSEADDR lets another process bind the port.
         except OSError as error:
             bound.close()
             if error.errno != errno.EADDRINUSE or number == 0:

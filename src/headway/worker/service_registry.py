@@ -1,4 +1,4 @@
-"""Services: functions that flows call by name, wherever they run."""
+"""Services: functions that flows call by name, in any worker."""
 
 import asyncio
 import inspect
@@ -18,36 +18,36 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 @dataclass(slots=True, eq=False)
 class Call:
-    """One call of a service."""
+    """One call of a service, passed to the function as its third argument."""
 
     id: str
-    """The same when the call is repeated after a crash; empty when the caller gave none."""
+    """The same if the call is repeated after a crash. Empty if the caller sent none."""
     generation: int
-    """Of the task that calls. Pass it on to whatever must not hear an older one."""
+    """The generation of the calling task. Pass it on to systems that must refuse older callers."""
     send_progress: Callable[[Document], None]
-    """For `progress`."""
+    """Used by `progress`."""
     cancelled: bool = False
-    """Whether the result is no longer needed. A long plain `def` checks it from time to time.
+    """True if the result is no longer needed. A long plain `def` should check it regularly.
 
     An `async def` need not check it, because its asyncio task is cancelled.
     """
 
-    def progress(self, /, **figures: Any) -> None:
-        """Tell how far it is: the task's progress is replaced by `figures`, and the node's name.
+    def progress(self, /, **values: Any) -> None:
+        """Replace the task's progress by `values` and the name of the node.
 
-        As often as you like, from any thread; ten times a second it is sent. InvalidInput when the
-        figures are not JSON, or too many.
+        Call it as often as needed, from any thread. It is sent at most ten times per second. Raise
+        InvalidInput if the values are not JSON or too large.
         """
         limit = PROGRESS_BYTE_COUNT_MAX
-        self.send_progress(encode_document(figures, field="progress", byte_count_max=limit))
+        self.send_progress(encode_document(values, field="progress", byte_count_max=limit))
 
 
 class ServiceError(Exception):
-    """What a service raises to say, in these words, that it failed."""
+    """Raised by a service that failed. Its text is the error of the call."""
 
 
 class Services:
-    """A set of services. A function takes the input, the parameters and the call, or less."""
+    """A set of services. A function takes the input, the parameters and the call, or fewer."""
 
     def __init__(self) -> None:
         self._functions: dict[str, tuple[Callable[..., Any], int]] = {}
@@ -61,13 +61,14 @@ class Services:
 
         def register(function: F) -> F:
             own_name: str = getattr(function, "__name__", "")
-            named = check_name(own_name if name is None else name, field="service")
-            if named in self._functions:
-                raise InvalidInput("service", f"{named!r} is the name of two services")
-            takes = len(inspect.signature(function).parameters)
-            if takes > 3:
-                raise InvalidInput("service", f"{named!r} takes input, params and call, or less")
-            self._functions[named] = (function, takes)
+            service_name = check_name(own_name if name is None else name, field="service")
+            if service_name in self._functions:
+                raise InvalidInput("service", f"{service_name!r} is already registered")
+            parameter_count = len(inspect.signature(function).parameters)
+            if parameter_count > 3:
+                problem = f"{service_name!r} must take at most three arguments: input, params, call"
+                raise InvalidInput("service", problem)
+            self._functions[service_name] = (function, parameter_count)
             return function
 
         return register if function is None else register(function)
@@ -76,17 +77,17 @@ class Services:
         return name in self._functions
 
     def include(self, others: "Services") -> None:
-        """Take in those of another set that have no name of this one."""
+        """Add the services of another set whose names are not in this one."""
         self._functions = others._functions | self._functions
 
     async def call(
-        self, name: str, given: Any, params: dict[str, Any], call: Call, *, threads: Executor
+        self, name: str, value: Any, params: dict[str, Any], call: Call, *, threads: Executor
     ) -> Any:
-        """What the service says; a plain `def` is called in one of the threads."""
-        function, takes = self._functions[name]
-        arguments = (given, params, call)[:takes]
+        """Call a service and return its result. A plain `def` runs in one of the threads."""
+        function, parameter_count = self._functions[name]
+        arguments = (value, params, call)[:parameter_count]
         if inspect.iscoroutinefunction(function):
             return await function(*arguments)
-        # In this context, so that what it logs is of this call.
-        begin = partial(copy_context().run, function, *arguments)
-        return await asyncio.get_running_loop().run_in_executor(threads, begin)
+        # With a copy of this context, so that log records of the thread belong to the call.
+        run = partial(copy_context().run, function, *arguments)
+        return await asyncio.get_running_loop().run_in_executor(threads, run)

@@ -1,7 +1,7 @@
-"""Who may call the services of a worker: programs that mean it, and no page of a browser (S1, S3).
+"""Access checks of a worker: programs may call it, but browser pages may not (S1, S3).
 
-A worker listens at a well-known port of the host at which people read the web. What a page can send
-without being asked is recognised by its headers, and turned away before anything is read.
+A worker listens on a well-known port, often on a machine with a browser, so any web page could send
+it requests. They are recognized by their headers and refused before their body is read.
 """
 
 import hmac
@@ -19,29 +19,32 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 class WorkerGuard:
     def __init__(self, *, hosts: Iterable[str] = (), token: str | None = None) -> None:
-        """`hosts` are the names by which it may be called besides those of this host."""
+        """`hosts` are the accepted `Host` names in addition to those of loopback."""
         self._hosts = frozenset(host.lower() for host in hosts) | LOOPBACK_HOSTS
         self._authorization = None if token is None else f"Bearer {token}".encode()
 
     @web.middleware
     async def admit(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        refusal = self._refusal(request)
+        refusal = self._find_refusal(request)
         if refusal is not None:
             status, problem = refusal
             return web.json_response({"error": problem}, status=status)
         return await handler(request)
 
-    def _refusal(self, request: web.Request) -> tuple[int, str] | None:
+    def _find_refusal(self, request: web.Request) -> tuple[int, str] | None:
         headers = request.headers
         if _host_name(headers.get("Host", "")) not in self._hosts:
-            return 421, "this worker does not answer to that Host; see WORKER_URL"
+            return 421, "this host name is not allowed; set it in WORKER_URL"
         if "Origin" in headers or headers.get("Sec-Fetch-Site", "none") != "none":
-            return 403, "a page of a browser may not call this worker"
+            return 403, "a browser page may not call this worker"
         if self._authorization is not None and not hmac.compare_digest(
             headers.get("Authorization", "").encode("utf-8", "surrogateescape"),
             self._authorization,
         ):
-            return 401, "this worker needs its token: HEADWAY_WORKER_TOKEN, here and at the server"
+            return (
+                401,
+                "invalid token; set HEADWAY_WORKER_TOKEN to the same value here and at the server",
+            )
         if request.method == "POST" and request.content_type != JSON:
             return 415, f"send JSON: Content-Type: {JSON}"
         return None
@@ -49,7 +52,7 @@ class WorkerGuard:
 
 @lru_cache(maxsize=100)
 def _host_name(host: str) -> str | None:
-    """Without its port; most requests say the same."""
+    """Return the name without its port. Cached, because most requests send the same value."""
     try:
         return urlsplit(f"//{host}").hostname
     except ValueError:

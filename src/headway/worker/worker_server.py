@@ -1,4 +1,4 @@
-"""The HTTP side of a worker: what it is asked, and what it is told to stop."""
+"""The HTTP server of a worker: `/exec/{service}` and `/cancel/{call_id}`."""
 
 import asyncio
 from collections.abc import Mapping
@@ -28,10 +28,10 @@ log = event_log(__name__)
 
 
 class CallServer:
-    """Counts what is under way, and ends what nobody waits for."""
+    """Executes calls, counts those in flight, and cancels those whose caller is gone."""
 
     def __init__(self, services: Services, *, thread_count_max: int = THREAD_COUNT_MAX) -> None:
-        """Of services that are a plain `def`, so many run at once; more calls wait."""
+        """`thread_count_max` services that are a plain `def` run at once. Further calls wait."""
         self._services = services
         self._threads = ThreadPoolExecutor(thread_count_max, thread_name_prefix="service")
         self._calls: dict[str, tuple[Call, asyncio.Task[Any] | None]] = {}
@@ -49,18 +49,18 @@ class CallServer:
         return app
 
     async def drain(self, wait_s: float) -> None:
-        """Take no more calls, and let those under way end; after so long they are cancelled."""
+        """Refuse new calls, wait for those in flight, and cancel the rest after `wait_s`."""
         self.is_draining = True
         try:
             async with asyncio.timeout(wait_s):
                 await self._idle.wait()
         except TimeoutError:
-            log.warning("calls_cancelled", extra={"count": self.load})
+            log.warning("calls_canceled", extra={"count": self.load})
             for call_id in list(self._calls):
                 self._cancel_call(call_id)
 
     def close(self) -> None:
-        """A thread that does not look whether it is cancelled is left to itself."""
+        """Close the thread pool. A thread that ignores `Call.cancelled` is not waited for."""
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     async def _exec(self, request: web.Request) -> web.StreamResponse:
@@ -71,46 +71,44 @@ class CallServer:
             return web.json_response({"error": f"unknown service {name!r}"}, status=404)
         try:
             text = (await request.read()).decode()
-            given = decode_document(text, field="body", byte_count_max=CALL_BYTE_COUNT_MAX)
+            body = decode_document(text, field="body", byte_count_max=CALL_BYTE_COUNT_MAX)
         except (InvalidInput, UnicodeDecodeError) as error:
             return web.json_response({"error": f"bad request: {error}"}, status=400)
-        if not isinstance(given, dict) or not isinstance(given.get("params") or {}, dict):
+        if not isinstance(body, dict) or not isinstance(body.get("params") or {}, dict):
             return web.json_response({"error": "bad request: must be an object"}, status=400)
-        call_id, generation = (
-            request.headers.get(CALL_ID_HEADER, ""),
-            _parse_generation(request) or 0,
-        )
+        call_id = request.headers.get(CALL_ID_HEADER, "")
+        generation = _parse_generation(request) or 0
         if not self._may_stop(call_id, generation):
             return web.json_response({"error": SUPERSEDED}, status=409)
         async with asyncio.TaskGroup() as group:
-            answering = CallResponse(request, group)
-            call = Call(call_id, generation, answering.send_progress)
+            response = CallResponse(request, group)
+            call = Call(call_id, generation, response.send_progress)
             log_context.set(
                 {"run_id": call.id.partition(".")[0], "call_id": call.id, "service": name}
             )
-            traced = open_adopted_span(
+            adopted_span = open_adopted_span(
                 f"serve {name}", request.headers.get(TRACEPARENT), log_context.get()
             )
             try:
-                with traced as span:
-                    said = await self._call(name, given, call)
-                    if "error" in said:
-                        span.fail(said["error"])
+                with adopted_span as span:
+                    result = await self._call(name, body, call)
+                    if "error" in result:
+                        span.fail(result["error"])
             finally:
-                answering.close_progress()
-        return await answering.respond(said)
+                response.close_progress()
+        return await response.respond(result)
 
-    async def _call(self, name: str, given: Mapping[str, Any], call: Call) -> dict[str, Any]:
+    async def _call(self, name: str, body: Mapping[str, Any], call: Call) -> dict[str, Any]:
         self.load += 1
         self._idle.clear()
-        # Who asks again was away, and wants the answer of this call, not of the one before.
+        # A repeated call replaces the earlier one: its caller has lost that connection.
         self._cancel_call(call.id)
         entry = (call, asyncio.current_task())
         if call.id:
             self._calls[call.id] = entry
         try:
             result = await self._services.call(
-                name, given.get("input"), given.get("params") or {}, call, threads=self._threads
+                name, body.get("input"), body.get("params") or {}, call, threads=self._threads
             )
             encode_document(result, field="result")
         except ServiceError as error:
@@ -118,11 +116,11 @@ class CallServer:
         except InvalidInput as error:
             return {"error": f"invalid_result: {error}"}
         except asyncio.CancelledError:
-            if not call.cancelled:  # The connection is gone.
+            if not call.cancelled:  # The caller has disconnected.
                 call.cancelled = True
                 raise
             return {"error": "canceled"}
-        except (Exception, SystemExit) as error:  # Whatever it raises, the caller is told.
+        except (Exception, SystemExit) as error:  # Every error of a service is reported.
             log.info("service_failed", exc_info=error, extra={"service": name})
             return {"error": f"{type(error).__name__}: {error}"}
         finally:
@@ -140,7 +138,7 @@ class CallServer:
         return web.json_response({"ok": "1"})
 
     def _may_stop(self, call_id: str, generation: int) -> bool:
-        """Whoever lost its claim may not stop what the next one has asked for (I2)."""
+        """Return False if a newer claim makes the call: an older holder must not stop it (I2)."""
         call, _ = self._calls.get(call_id, (None, None))
         return call is None or call.generation <= generation
 
@@ -153,13 +151,16 @@ class CallServer:
 
 
 async def _add_call_id_header(request: web.Request, response: web.StreamResponse) -> None:
-    """Who has asked can be sure that it is answered, and not another (I1)."""
+    """Return the call id to the caller, which checks that the response is its own (I1)."""
     call_id = request.headers.get(CALL_ID_HEADER)
     if call_id is not None:
         response.headers[CALL_ID_HEADER] = call_id
 
 
 def _parse_generation(request: web.Request) -> int | None:
-    """None when it is not said: whoever asks knows nothing of claims."""
-    said = request.headers.get(GENERATION_HEADER, "")
-    return int(said) if said.isdecimal() and len(said) < 10 else None
+    """Return the generation, or None if the header is missing or invalid.
+
+    Callers without claims send no generation.
+    """
+    value = request.headers.get(GENERATION_HEADER, "")
+    return int(value) if value.isdecimal() and len(value) < 10 else None

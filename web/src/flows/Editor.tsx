@@ -4,7 +4,7 @@ import { useDebouncedValue } from "@mantine/hooks";
 import { useMutation, useQuery } from "@tanstack/react-query";
 import { lazy, type ReactNode, Suspense, useMemo, useRef, useState } from "react";
 import { type Fault, queries, reasonOf, Refusal } from "../api";
-import type { PublishedView } from "../client";
+import type { PublishedFlowView } from "../client";
 import { AlertIcon, CheckIcon, CrossIcon } from "../parts/icons";
 import { check, publish } from "./calls";
 import type { CodeHandle, Marks } from "./CodeArea";
@@ -21,7 +21,7 @@ interface Props {
   name: string | null;
   initial: string;
   revision: number;
-  onPublished: (made: PublishedView) => void;
+  onPublished: (made: PublishedFlowView) => void;
 }
 
 /** It keeps what it began with: whoever publishes meanwhile takes nothing from under anybody's hands. */

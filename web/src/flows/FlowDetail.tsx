@@ -3,7 +3,7 @@ import { useQuery } from "@tanstack/react-query";
 import { Link, useNavigate, useParams, useSearch } from "@tanstack/react-router";
 import { useMemo, useState } from "react";
 import { answerOf, reasonOf } from "../api";
-import { type FaultView, type FlowDetailView, listVersions } from "../client";
+import { type IssueView, type FlowDetailView, listVersions } from "../client";
 import { AlertIcon, PlayIcon } from "../parts/icons";
 import { Crumbs } from "../parts/Crumbs";
 import { Empty } from "../parts/Empty";
@@ -137,7 +137,7 @@ function wordOf(version: number, status: string, flow: FlowDetailView): string {
   return status === "draft" ? ", a draft" : "";
 }
 
-function Warnings({ warnings }: { warnings: FaultView[] }) {
+function Warnings({ warnings }: { warnings: IssueView[] }) {
   if (warnings.length === 0) return null;
   return (
     <ul className={classes.warnings} aria-label="Warnings">

@@ -3,7 +3,7 @@ import { useQuery } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
 import { useState } from "react";
 import { answerOf, reasonOf } from "../api";
-import { type FlowView, listFlows, listTasks, type TaskView } from "../client";
+import { type FlowView, listFlows, listTasks, type TaskResponse } from "../client";
 import { AlertIcon } from "../parts/icons";
 import { Empty } from "../parts/Empty";
 import { Pill } from "../parts/Pill";
@@ -109,7 +109,7 @@ function LastTask({ flow }: { flow: FlowView }) {
   );
 }
 
-function LastShown({ task }: { task: TaskView }) {
+function LastShown({ task }: { task: TaskResponse }) {
   const now = useNow();
   return (
     <span className={classes.last} title={moment(task.updated_at)}>

@@ -1,6 +1,6 @@
 /** Where the tasks of a flow stand now. */
 import { useMemo } from "react";
-import type { TaskView } from "../client";
+import type { TaskResponse } from "../client";
 import type { Lit, NodeState } from "./Drawing";
 import { useUnderWay } from "./underWay";
 
@@ -10,7 +10,7 @@ export function useStanding(flow: string): Lit | undefined {
 }
 
 /** A node at which one is running is running, whoever else waits there. */
-function statesOf(tasks: TaskView[]): Lit["states"] {
+function statesOf(tasks: TaskResponse[]): Lit["states"] {
   const states: Lit["states"] = new Map();
   for (const task of tasks) {
     const before = states.get(task.node);

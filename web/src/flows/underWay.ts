@@ -1,6 +1,6 @@
 import { useQuery } from "@tanstack/react-query";
 import { queries } from "../api";
-import type { TaskView } from "../client";
+import type { TaskResponse } from "../client";
 import { useMoves } from "../news";
 import { listedTasks } from "../tasks/listed";
 
@@ -8,7 +8,7 @@ export const UNDER_WAY_COUNT_MAX = 500;
 const AGAIN_MS = 5_000;
 
 /** The tasks that are under way, of one flow or of all; of those that moved last, so many at most. */
-export function useUnderWay(flow?: string): TaskView[] | undefined {
+export function useUnderWay(flow?: string): TaskResponse[] | undefined {
   const queryKey = ["tasks", "under way", flow ?? null];
   const { data } = useQuery({
     queryKey,

@@ -1,7 +1,7 @@
 /** A task that waits for a person's word: what it is about, since when, and the answer. */
 import { useQuery } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
-import type { TaskView } from "../client";
+import type { TaskResponse } from "../client";
 import { flowQuery } from "../flows/calls";
 import { objectOf, readGraph } from "../flows/graph";
 import { labelOf } from "../form/schema";
@@ -17,7 +17,7 @@ const DETAIL_COUNT_MAX = 12;
 const WORDS = ["title", "description", "question", "message"] as const;
 
 interface Props {
-  task: TaskView;
+  task: TaskResponse;
   /** False: it was too late. */
   onAnswered: (isTaken: boolean) => void;
 }

@@ -2,7 +2,7 @@
  * Snapshot, then subscribe; after a gap or a cut the snapshot again. What is shown is either true
  * or marked as out of date: it is never guessed.
  */
-import type { EventView, KeyView, LaneView, StateView } from "../client";
+import type { EventView, KeyView, LaneResponse, StateView } from "../client";
 import type { Connection } from "./model";
 import { readEvents } from "./sse";
 import type { World } from "./world";
@@ -136,8 +136,8 @@ export class Follower {
     return keys;
   }
 
-  async readLanes(): Promise<LaneView[]> {
-    return (await this.read<{ lanes: LaneView[] }>("/api/lanes")).lanes;
+  async readLanes(): Promise<LaneResponse[]> {
+    return (await this.read<{ lanes: LaneResponse[] }>("/api/lanes")).lanes;
   }
 
   private async read<T>(path: string): Promise<T> {

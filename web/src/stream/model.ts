@@ -2,7 +2,7 @@
  * What is going on, as the stream tells it: folded in one worker for all tabs, and sent to them in
  * small batches. A run is kept without its documents; who shows those asks for them.
  */
-import type { EventView, KeyView, LaneView, RecentView, RunView } from "../client";
+import type { EventView, KeyView, LaneResponse, RecentView, RunView } from "../client";
 
 export type Status = RunView["status"];
 export type RowState = RunView["state"];
@@ -35,7 +35,7 @@ interface Rate {
 
 export interface Snapshot {
   seq: number;
-  lanes: LaneView[];
+  lanes: LaneResponse[];
   keys: KeyView[];
   runs: LiveRun[];
   /** Those that are over: of each key the last one, and the last that began. */
@@ -64,7 +64,7 @@ export interface Patch {
   kind: "patch";
   seq: number;
   runs: LiveRun[];
-  lanes: LaneView[];
+  lanes: LaneResponse[];
   topics: Topic[];
   /** Those of the runs that the tab watches, in order. */
   events: EventView[];

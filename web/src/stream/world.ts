@@ -1,5 +1,5 @@
 /** The state that the events are folded into. One event, one change; nothing here asks anybody. */
-import type { EventView, KeyView, LaneView, StateView } from "../client";
+import type { EventView, KeyView, LaneResponse, StateView } from "../client";
 import { LastRuns } from "./last";
 import { RecentKeys } from "./recent";
 import { isActive, type LiveRun, type Patch, type Snapshot, statedRate, type Status, toLive, type Topic } from "./model";
@@ -33,7 +33,7 @@ export class World {
   readonly runs = new Map<string, LiveRun>();
   private readonly last = new LastRuns(() => this.savedKeys);
   private readonly recent = new RecentKeys();
-  lanes = new Map<string, LaneView>();
+  lanes = new Map<string, LaneResponse>();
   private savedKeys = new Map<string, KeyView>();
   /** Of active runs, in the order of their arrival. */
   private readonly idsByKey = new Map<string, Set<string>>();
@@ -80,7 +80,7 @@ export class World {
   }
 
   /** Lanes that were read just now. What the stream has told of the others may be newer. */
-  takeNewLanes(lanes: LaneView[]): void {
+  takeNewLanes(lanes: LaneResponse[]): void {
     for (const lane of lanes) if (!this.lanes.has(lane.name)) this.lanes.set(lane.name, lane);
     this.haveLanesChanged = true;
   }
@@ -265,7 +265,7 @@ export class World {
     return { seq: this.seq, runs, lanes, topics };
   }
 
-  private countedLanes(): LaneView[] {
+  private countedLanes(): LaneResponse[] {
     const held = new Map<string, number>();
     const queued = new Map<string, number>();
     const waiting = new Map<string, number>();

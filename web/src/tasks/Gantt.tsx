@@ -2,7 +2,7 @@
 import { UnstyledButton } from "@mantine/core";
 import { useVirtualizer } from "@tanstack/react-virtual";
 import { useRef, useState } from "react";
-import type { NodeRunView, TaskView } from "../client";
+import type { NodeRunView, TaskResponse } from "../client";
 import { ChevronIcon } from "../parts/icons";
 import { Json } from "../parts/Json";
 import { clock, length, useNow } from "../time";
@@ -14,7 +14,7 @@ const WORDS: Record<string, string> = { ok: "done", error: "failed", canceled: "
 const SIGNS: Record<string, string> = { ok: "✓", error: "✕", canceled: "⊘", running: "▸", waiting: "…" };
 
 interface Props {
-  task: TaskView;
+  task: TaskResponse;
   /** Those that are shown. */
   rows: NodeRunView[];
   all: NodeRunView[];
@@ -98,7 +98,7 @@ function barOf(row: NodeRunView, isBranching: boolean): Bar {
 }
 
 /** The node where the task is: it has no node run yet. */
-function barNow(task: TaskView, rows: NodeRunView[], begin_ms: number, now: number): Bar {
+function barNow(task: TaskResponse, rows: NodeRunView[], begin_ms: number, now: number): Bar {
   const last = rows.findLast((row) => row.action !== "" || row.node !== task.node);
   const from_ms = last ? Date.parse(last.finished_at) : begin_ms;
   return { id: "now", name: task.node, more: "", state: task.waits_for === null ? "running" : "waiting", from_ms, to_ms: Math.max(now, from_ms), row: null };

@@ -4,18 +4,18 @@ import { useMutation } from "@tanstack/react-query";
 import { useNavigate } from "@tanstack/react-router";
 import { type FormEvent, useState } from "react";
 import { answerOf, isTooLate, queries, reasonOf } from "../api";
-import { approveTask, cancelTask, rerunTask, signalTask, type TaskView } from "../client";
+import { approveTask, cancelTask, rerunTask, signalTask, type TaskResponse } from "../client";
 import type { FlowGraph } from "../flows/graph";
 import { parse } from "../form/SchemaForm";
 import { AgainIcon, CheckIcon, CrossIcon, StopIcon } from "../parts/icons";
 import classes from "./Steering.module.css";
 import { waitWords } from "./words";
 
-function refresh(task: TaskView): void {
+function refresh(task: TaskResponse): void {
   for (const queryKey of [["tasks"], ["approvals"], ["task", task.id]]) void queries.invalidateQueries({ queryKey });
 }
 
-export function CancelTask({ task }: { task: TaskView }) {
+export function CancelTask({ task }: { task: TaskResponse }) {
   const cancelling = useMutation({
     mutationFn: () => answerOf(cancelTask({ path: { task_id: task.id }, body: { reason: "" } })),
     onSettled: () => refresh(task),
@@ -34,7 +34,7 @@ export function CancelTask({ task }: { task: TaskView }) {
 const NODE_COUNT_MAX = 200;
 
 /** A new task from a node on, with the shared state of this one. */
-export function RunAgain({ task, graph, node }: { task: TaskView; graph: FlowGraph; node: string | null }) {
+export function RunAgain({ task, graph, node }: { task: TaskResponse; graph: FlowGraph; node: string | null }) {
   const navigate = useNavigate();
   const again = useMutation({
     mutationFn: (from: string) => answerOf(rerunTask({ path: { task_id: task.id }, body: { node: from } })),
@@ -73,7 +73,7 @@ function short(name: string): string {
 }
 
 /** What it waits for; a question can be answered right here. */
-export function Waiting({ task }: { task: TaskView }) {
+export function Waiting({ task }: { task: TaskResponse }) {
   const words = waitWords(task);
   if (words === null) return null;
   return (
@@ -86,7 +86,7 @@ export function Waiting({ task }: { task: TaskView }) {
 }
 
 interface ApproveProps {
-  task: TaskView;
+  task: TaskResponse;
   /** False: it was too late. */
   onAnswered?: (isTaken: boolean) => void;
 }
@@ -124,7 +124,7 @@ export function Approve({ task, onAnswered }: ApproveProps) {
 }
 
 /** Sets a key of the shared state, and wakes the task. */
-export function Signal({ task }: { task: TaskView }) {
+export function Signal({ task }: { task: TaskResponse }) {
   const [key, setKey] = useState(task.awaited_key ?? "");
   const [value, setValue] = useState("true");
   const sending = useMutation({

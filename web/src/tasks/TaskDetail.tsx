@@ -3,7 +3,7 @@ import { useQuery } from "@tanstack/react-query";
 import { Link, useParams } from "@tanstack/react-router";
 import { type ReactNode, useMemo, useState } from "react";
 import { reasonOf } from "../api";
-import type { TaskView } from "../client";
+import type { TaskResponse } from "../client";
 import { flowQuery } from "../flows/calls";
 import { Drawing } from "../flows/Drawing";
 import { readGraph } from "../flows/graph";
@@ -40,7 +40,7 @@ export function TaskDetail() {
   return <Detail key={taskId} task={task.data} nodeRuns={nodeRuns} />;
 }
 
-function Detail({ task, nodeRuns }: { task: TaskView; nodeRuns: NodeRuns }) {
+function Detail({ task, nodeRuns }: { task: TaskResponse; nodeRuns: NodeRuns }) {
   const shown = useShown(task);
   useSubject(`${nameOf(task)}, ${moment(task.started_at ?? task.queued_at)}`);
   const isActive = isUnderWay(task);
@@ -106,7 +106,7 @@ function Detail({ task, nodeRuns }: { task: TaskView; nodeRuns: NodeRuns }) {
   );
 }
 
-function Facts({ task }: { task: TaskView }) {
+function Facts({ task }: { task: TaskResponse }) {
   const now = useNow();
   const begun_ms = task.started_at === null ? null : Date.parse(task.started_at);
   return (
@@ -156,7 +156,7 @@ function Fact({ name, children }: { name: string; children: ReactNode }) {
   );
 }
 
-function Documents({ task, isActive }: { task: TaskView; isActive: boolean }) {
+function Documents({ task, isActive }: { task: TaskResponse; isActive: boolean }) {
   // One that waits for a signal offers it at the top.
   const canSignal = isActive && task.waits_for !== "event";
   return (

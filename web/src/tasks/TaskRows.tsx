@@ -4,7 +4,7 @@ import { keepPreviousData, useQuery } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
 import { useState } from "react";
 import { queries, reasonOf } from "../api";
-import type { TaskView } from "../client";
+import type { TaskResponse } from "../client";
 import { useMoves } from "../news";
 import { Empty } from "../parts/Empty";
 import { Pill } from "../parts/Pill";
@@ -68,20 +68,20 @@ export function TaskRows({ flow }: { flow?: string }) {
   );
 }
 
-function Rows({ tasks, hasFlow }: { tasks: TaskView[]; hasFlow: boolean }) {
+function Rows({ tasks, hasFlow }: { tasks: TaskResponse[]; hasFlow: boolean }) {
   return (
     <WindowRows label="Tasks" count={tasks.length} rowHeight={ROW_HEIGHT} keyOf={(index) => tasks[index]?.id ?? index} className={classes.rows}>
-      {(index) => <TaskRow task={tasks[index] as TaskView} hasFlow={hasFlow} />}
+      {(index) => <TaskRow task={tasks[index] as TaskResponse} hasFlow={hasFlow} />}
     </WindowRows>
   );
 }
 
-function whereWords(task: TaskView, status: Status): string {
+function whereWords(task: TaskResponse, status: Status): string {
   if (!isActive(status)) return `ended at ${task.node}`;
   return task.waits_for === null ? `at ${task.node}` : `waits at ${task.node}`;
 }
 
-function TaskRow({ task, hasFlow }: { task: TaskView; hasFlow: boolean }) {
+function TaskRow({ task, hasFlow }: { task: TaskResponse; hasFlow: boolean }) {
   const now = useNow();
   const shown = useShown(task);
   const reason = reasonOfEnd(shown);

@@ -1,9 +1,9 @@
 /** Which way a task has gone through its flow, and how each of its nodes stands. */
-import type { NodeRunView, TaskView } from "../client";
+import type { NodeRunView, TaskResponse } from "../client";
 import { edgeId, edgeOf, ERROR, type FlowGraph } from "../flows/graph";
 import type { Lit, NodeState } from "../flows/Drawing";
 
-export function litOf(graph: FlowGraph, task: TaskView, rows: NodeRunView[], isUnderWay: boolean): Lit {
+export function litOf(graph: FlowGraph, task: TaskResponse, rows: NodeRunView[], isUnderWay: boolean): Lit {
   const states: Lit["states"] = new Map();
   const taken = new Set<string>();
   let at: string | null = null;

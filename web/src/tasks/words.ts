@@ -1,5 +1,5 @@
 /** What a task is doing, in words. */
-import type { TaskView } from "../client";
+import type { TaskResponse } from "../client";
 import { live, useLive } from "../live";
 import { STATES } from "../parts/Pill";
 import { isActive, type LiveRun } from "../stream/model";
@@ -10,7 +10,7 @@ export const FLOW_JOB = "headway.flow";
 type Shown = Pick<LiveRun, "status" | "state" | "is_waiting" | "error">;
 
 /** As the stream tells it now, else as it was read. */
-export function useShown(task: TaskView): Shown {
+export function useShown(task: TaskResponse): Shown {
   const active = useLive((live) => live.runs.get(task.id));
   const ended = useLive((live) => live.ended.get(task.id));
   if (active) return active;
@@ -18,20 +18,20 @@ export function useShown(task: TaskView): Shown {
   return { status: task.status, state: STATES[task.status], is_waiting: task.waits_for !== null, error: task.error };
 }
 
-export function isUnderWay(task: TaskView): boolean {
+export function isUnderWay(task: TaskResponse): boolean {
   return isActive((live.runs.get(task.id) ?? live.ended.get(task.id) ?? task).status);
 }
 
 /** Whether somebody who looks can free it at once. */
-export function isAnswerable(task: TaskView): boolean {
+export function isAnswerable(task: TaskResponse): boolean {
   return task.waits_for === "approval" || task.waits_for === "event";
 }
 
-export function nameOf(task: TaskView): string {
+export function nameOf(task: TaskResponse): string {
   return task.key === task.id ? `Task ${task.id.slice(-12)}` : task.key;
 }
 
-export function waitWords(task: TaskView): string | null {
+export function waitWords(task: TaskResponse): string | null {
   switch (task.waits_for) {
     case "approval":
       return `It waits for an answer at “${task.node}”.`;
@@ -58,7 +58,7 @@ export function waitWords(task: TaskView): string | null {
 }
 
 /** The shared state as the flow sees it: what the engine keeps there for itself is nobody's business. */
-export function shownShared(task: TaskView): unknown {
+export function shownShared(task: TaskResponse): unknown {
   const { shared } = task;
   if (typeof shared !== "object" || shared === null || Array.isArray(shared)) return shared;
   const { _rt: _, ...own } = shared as Record<string, unknown>;

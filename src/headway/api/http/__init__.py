@@ -1,1 +1,1 @@
-"""HTTP without routes: guard, bodies, cursors, errors."""
+"""HTTP below the routes: guard, bodies, cursors, errors."""

@@ -1,4 +1,4 @@
-"""Who may do what: tokens with scopes, and the session that a browser keeps instead of one."""
+"""Authentication: tokens with scopes, and signed session cookies for browsers."""
 
 import base64
 import binascii
@@ -20,10 +20,10 @@ TOKEN_LENGTH_MIN: Final = 16
 
 
 class Scope(IntEnum):
-    """What a token is good for; `operate` includes `read`."""
+    """The permissions of a token. `operate` includes `read`."""
 
     WORKER = 0
-    """Only what workers call."""
+    """Only the calls that workers make."""
     READ = 1
     OPERATE = 2
 
@@ -37,22 +37,22 @@ class Token:
     secret: str
     scope: Scope
     name: str = ""
-    """Whose it is, if several are told apart."""
+    """The name of its owner. Empty if owners are not distinguished."""
 
     @property
     def holder(self) -> str:
-        """`operate`, or `operate:ann`: who has it, as far as anybody may know."""
+        """The public identity of the token: `operate`, or `operate:ann` if it has a name."""
         return f"{self.scope.label}:{self.name}" if self.name else self.scope.label
 
 
 class Caller(NamedTuple):
-    """Who asks, as far as it is known, and never the token itself."""
+    """The authenticated sender of a request. It never contains the token itself."""
 
     scope: Scope
     actor: str = ""
-    """`token:operate`, `session:operate:ann`; nothing where everybody may do everything."""
+    """Such as `token:operate` or `session:operate:ann`. Empty on a server without tokens."""
     session: str | None = None
-    """The one that let it in, if it was one."""
+    """The session that authenticated the request, or None if a token did."""
 
     @classmethod
     def from_holder(cls, kind: str, holder: str, session: str | None = None) -> "Caller":
@@ -60,7 +60,10 @@ class Caller(NamedTuple):
 
 
 class Access:
-    """Without any token everybody may do everything: only for a server on loopback (S1)."""
+    """Checks tokens and sessions.
+
+    Without tokens every caller may do everything, which is allowed only on loopback (S1).
+    """
 
     def __init__(self, tokens: Sequence[Token]) -> None:
         for token in tokens:
@@ -72,24 +75,24 @@ class Access:
         self._holders = {_digest(token.secret): token.holder for token in tokens}
         if len(self._holders) < len(tokens):
             raise ConfigurationError("two tokens are the same; each needs a secret of its own")
-        # Known to every instance that has the same tokens, so that any of them takes the session.
-        # Whose scope or name was changed has to sign in again.
-        known = sorted(digest + holder.encode() for digest, holder in self._holders.items())
-        self._session_key = hashlib.sha256(b"session" + b"".join(known)).digest()
-        # A browser keeps one cookie of a name for all ports of a host: servers with other tokens
-        # have a name of their own.
+        # Derived from the tokens, so that every instance with the same tokens accepts the session.
+        # A changed scope or name changes the key, so browsers must sign in again.
+        entries = sorted(digest + holder.encode() for digest, holder in self._holders.items())
+        self._session_key = hashlib.sha256(b"session" + b"".join(entries)).digest()
+        # Browsers share cookies among all ports of a host. The name depends on the tokens, so that
+        # servers with different tokens do not overwrite each other's cookie.
         self.cookie_name = COOKIE_PREFIX + self._sign("name")[:8]
         self._ended_sessions: dict[str, int] = {}
-        """Sessions that were ended before their time, each with when that is."""
+        """Sessions that were signed out before they expired, with their expiry in Unix seconds."""
 
     @property
     def is_open(self) -> bool:
         return not self._holders
 
     def authenticate(self, headers: Mapping[str, str], session: str) -> Caller | None:
-        """Who asks; None when it has not said who it is, or not rightly.
+        """Return the caller, or None if it sent no credentials or wrong ones.
 
-        `session` is what its cookie says, or nothing.
+        `session` is the value of its session cookie, or empty.
         """
         if self.is_open:
             return Caller(Scope.OPERATE)
@@ -97,49 +100,54 @@ class Access:
         if secret is not None:
             holder = self.find_holder(secret)
             return None if holder is None else Caller.from_holder("token", holder)
-        found = self._verify_session(session)
-        return None if found is None else Caller.from_holder("session", found[0], session)
+        verified = self._verify_session(session)
+        return None if verified is None else Caller.from_holder("session", verified[0], session)
 
     def find_holder(self, secret: str) -> str | None:
-        """Of the token with this secret, if there is one."""
-        digest, found = _digest(secret), None
-        for known, holder in self._holders.items():  # All of them: the time tells nothing.
-            if hmac.compare_digest(known, digest):
-                found = holder
-        return found
+        """Return the holder of the token with this secret, or None if there is none."""
+        digest, match = _digest(secret), None
+        # Compare with every token, so that the time taken does not reveal which one matched.
+        for token_digest, holder in self._holders.items():
+            if hmac.compare_digest(token_digest, digest):
+                match = holder
+        return match
 
     def create_session(self, holder: str) -> str:
-        """What a browser keeps instead of the token."""
-        said = f"{int(time.time()) + SESSION_S}.{holder}.{secrets.token_hex(8)}"
-        return f"{said}.{self._sign(said)}"
+        """Return a signed session, which a browser stores instead of the token."""
+        claims = f"{int(time.time()) + SESSION_S}.{holder}.{secrets.token_hex(8)}"
+        return f"{claims}.{self._sign(claims)}"
 
     def end_session(self, session: str) -> None:
-        """Take it no more. Another server, and this one once it is started anew, still would."""
-        found = self._verify_session(session)
-        if found is None:
+        """Refuse the session from now on.
+
+        Only in the memory of this process: another server accepts it until it expires, and so does
+        this one after a restart.
+        """
+        verified = self._verify_session(session)
+        if verified is None:
             return
         now = time.time()
         self._ended_sessions = {
-            one: until for one, until in self._ended_sessions.items() if until > now
+            ended: expires_s for ended, expires_s in self._ended_sessions.items() if expires_s > now
         }
         if len(self._ended_sessions) >= ENDED_SESSION_COUNT_MAX:
             del self._ended_sessions[next(iter(self._ended_sessions))]
-        self._ended_sessions[session] = found[1]
+        self._ended_sessions[session] = verified[1]
 
     def is_session_over(self, session: str) -> bool:
-        """Whether it was ended, or its time is over; of one that was taken before."""
+        """Return True if a session, verified before, was ended or has expired."""
         return session in self._ended_sessions or int(session.partition(".")[0]) <= time.time()
 
     def _verify_session(self, session: str) -> tuple[str, int] | None:
-        """Whose it is, and until when; None: it is not ours, or is over."""
-        said, _, signature = session.rpartition(".")
-        if not hmac.compare_digest(self._sign(said).encode(), signature.encode()):
+        """Return the holder and the expiry in Unix seconds, or None if invalid or over."""
+        claims, _, signature = session.rpartition(".")
+        if not hmac.compare_digest(self._sign(claims).encode(), signature.encode()):
             return None
-        until, holder, _ = said.split(".")
-        return None if self.is_session_over(session) else (holder, int(until))
+        expires_s, holder, _ = claims.split(".")
+        return None if self.is_session_over(session) else (holder, int(expires_s))
 
-    def _sign(self, said: str) -> str:
-        return hmac.digest(self._session_key, said.encode("utf-8", "replace"), "sha256").hex()
+    def _sign(self, text: str) -> str:
+        return hmac.digest(self._session_key, text.encode("utf-8", "replace"), "sha256").hex()
 
 
 def _digest(secret: str) -> bytes:
@@ -147,7 +155,11 @@ def _digest(secret: str) -> bytes:
 
 
 def _parse_secret(authorization: str) -> str | None:
-    """Bearer, or the password of Basic, which every HTTP client can send; None: there is none."""
+    """Return the Bearer token or the Basic password, or None if the header is empty.
+
+    Basic is accepted because every HTTP client can send it. An unreadable header yields "", which
+    matches no token.
+    """
     kind, _, rest = authorization.partition(" ")
     match kind.lower():
         case "bearer":

@@ -1,6 +1,6 @@
-"""Bodies of requests: how large, how slow, and how much of all of them is held at once (S6, I20).
+"""Request bodies, limited in size, in time, and in their total size in memory (S6, I20).
 
-A body is read whole before any route is called, so that none can be kept waiting by its client.
+A body is read completely before a route is called, so that a slow client cannot block a route.
 """
 
 import asyncio
@@ -14,7 +14,7 @@ from headway.core.document import BYTE_COUNT_MAX
 
 BODY_S_MAX: Final = 20.0
 HELD_BYTE_COUNT_MAX: Final = 64 * BYTE_COUNT_MAX
-"""More than all connections could fill with what may be said without a token."""
+"""Limit of all bodies in memory. Callers without a token may send too little to reach it."""
 
 
 def has_body(headers: Mapping[str, str]) -> bool:
@@ -22,7 +22,7 @@ def has_body(headers: Mapping[str, str]) -> bool:
 
 
 class BodyReader:
-    """Those of all requests under way in one server, each from its first byte to its answer."""
+    """Reads request bodies and counts their bytes, from the first byte to the response."""
 
     def __init__(self) -> None:
         self._held_byte_count = 0
@@ -30,16 +30,18 @@ class BodyReader:
     async def read(
         self, headers: Mapping[str, str], receive: Receive, *, byte_count_max: int
     ) -> bytes:
-        """The whole body, to be let go of later; or a Problem, and nothing is held.
+        """Return the whole body, which the caller must `release`.
 
-        Where `byte_count_max` is 0 it is left where it is: what is not read is not held.
+        Raise a Problem if the body is refused; then there is nothing to release. If
+        `byte_count_max` is 0, the body is not read, so it takes no memory.
         """
         if not has_body(headers):
             return b""
         length = headers.get("content-length")
         is_chunked = "transfer-encoding" in headers
-        if length is not None and is_chunked:  # A proxy might see another end of it than we do.
-            detail = "the length of the body is said twice: Content-Length and Transfer-Encoding"
+        # A proxy in front may use the other length, and so see another end (request smuggling).
+        if length is not None and is_chunked:
+            detail = "send either Content-Length or Transfer-Encoding, not both"
             raise Problem(400, "bad_request", detail, headers={"connection": "close"})
         if byte_count_max == 0:
             return b""
@@ -68,7 +70,7 @@ class BodyReader:
 
     async def _collect(self, parts: list[bytes], receive: Receive, byte_count_max: int) -> None:
         byte_count = 0
-        while True:  # Until the body ends: its size is bounded here, its time by the caller.
+        while True:  # Until the body ends. Its size is bounded here, its time by the caller.
             message = await receive()
             if message["type"] == "http.disconnect":
                 raise Problem(400, "bad_request", "the connection ended before the body did")
@@ -79,7 +81,7 @@ class BodyReader:
             if byte_count > byte_count_max:
                 raise _too_large(byte_count_max)
             if self._held_byte_count > HELD_BYTE_COUNT_MAX:
-                raise unavailable("too many large bodies are on their way at once; try again")
+                raise unavailable("too many large request bodies are in flight; try again")
             if not message.get("more_body", False):
                 return
 

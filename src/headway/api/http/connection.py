@@ -1,13 +1,14 @@
-"""Connections: how many there may be, how long each may say nothing, and who gives way (I20).
+"""Connections: limits of their number and of their idle time (I20).
 
-uvicorn waits for ever for a request to begin or to go on, and for a client to read. So who opens
-connections and says nothing would lock everybody out, without any token. Here silence has an end,
-and when all places are taken, the oldest connection goes that has not said who it is.
+uvicorn waits without limit for a request to begin or to continue, and for a client to read. A
+client without a token could therefore open connections, send nothing, and lock out all others.
+Here an idle or stalled connection is aborted after a time limit. When the number of connections is
+at its limit, the oldest unauthenticated one is aborted to make room.
 
 Closing a socket with unread bytes in its receive buffer makes the kernel send a reset, and a reset
-discards the answer that the client has not read yet. If a request was answered before its body was
-read (413, for example), the server therefore drains the connection first. It sends the answer and
-the end of the stream, and then reads and discards the rest, within a limit of bytes and time.
+discards the response that the client has not read yet. If a request was answered before its body
+was read (413, for example), the server therefore drains the connection first. It sends the response
+and the end of the stream, and then reads and discards the rest, within a limit of bytes and time.
 """
 
 import asyncio
@@ -22,35 +23,42 @@ from uvicorn.server import ServerState
 from headway.api.http.problem import Problem, headers_too_large, unavailable
 
 HEAD_S_MAX: Final = 15.0
-"""From the opening, or the last answer, to the end of the next request's headers."""
+"""From the opening, or the last response, to the end of the next request's headers."""
 STALL_S_MAX: Final = 60.0
-"""How long an answer waits for a client that does not read."""
+"""How long a response waits for a client that does not read."""
 DRAIN_S_MAX: Final = 5.0
 DRAIN_BYTE_COUNT_MAX: Final = 32 << 20
-"""How long and how much a client may still send after an answer that ends its connection."""
+"""How long and how much a client may still send after a response that ends its connection."""
 CONNECTION_COUNT_MAX: Final = 10_000
 BACKLOG_COUNT_MAX: Final = 2_048
 
 
 class ConnectionTracker:
-    """All that are open in one server. `look` is to be called several times a second."""
+    """Tracks the open connections of a server.
+
+    The server calls `abort_silent` several times per second.
+    """
 
     def __init__(self, *, open_file_count_max: int) -> None:
-        # A quarter is for those that arrive before anybody is sent away, a quarter for the rest of
-        # the program: its databases, its files, what its jobs open.
+        # A quarter of the file descriptors is for connections that arrive before others are
+        # aborted, and a quarter for the rest of the program: databases, files, and its jobs.
         self.backlog_count = min(BACKLOG_COUNT_MAX, open_file_count_max // 4)
         self._count_max = min(CONNECTION_COUNT_MAX, open_file_count_max // 2)
         self._open: set[Connection] = set()
         self._unauthenticated: dict[Connection, None] = {}
-        """The oldest first. Some may have become known meanwhile."""
+        """The oldest first. Some may have authenticated since they were added."""
         self._idle: dict[Connection, float] = {}
-        """Without a request, and since when; the longest first."""
+        """Connections without a request, with the time since when; the longest first."""
         self._stalled: dict[Connection, float] = {}
-        """With a client that does not read, and since when; the longest first."""
+        """Connections whose client does not read, with the time since when; the longest first."""
         self._checked_at_s = 0.0
 
     def add(self, connection: "Connection", *, now_s: float) -> bool:
-        """Whether there is a place for it; somebody else may have to go."""
+        """Add a connection. Return False if the limit is reached.
+
+        At the limit, another connection is aborted to make room: the oldest unauthenticated one, or
+        else the one that has been idle longest.
+        """
         if len(self._open) >= self._count_max and not self._make_room():
             return False
         self._open.add(connection)
@@ -60,15 +68,15 @@ class ConnectionTracker:
 
     def remove(self, connection: "Connection") -> None:
         self._open.discard(connection)
-        for place in (self._unauthenticated, self._idle, self._stalled):
-            place.pop(connection, None)
+        for connections in (self._unauthenticated, self._idle, self._stalled):
+            connections.pop(connection, None)
 
     def mark_active(self, connection: "Connection") -> None:
-        """It has sent the head of a request."""
+        """Record that the client has sent the head of a request."""
         self._idle.pop(connection, None)
 
     def mark_idle(self, connection: "Connection", *, now_s: float) -> None:
-        """It was answered."""
+        """Record that the last request was answered."""
         if connection in self._open:
             self._idle[connection] = now_s
 
@@ -80,13 +88,12 @@ class ConnectionTracker:
         self._stalled.pop(connection, None)
 
     def abort_silent(self, *, now_s: float) -> None:
-        """End those that have been silent for too long.
+        """Abort connections that were already silent for too long at the previous call.
 
-        They were already when this was called before: so one whose words came while this process
-        stood still is heard first.
+        If this process was suspended, data that arrived in that time is so processed first.
         """
-        for place, limit_s in ((self._idle, HEAD_S_MAX), (self._stalled, STALL_S_MAX)):
-            for connection, since_s in list(place.items()):
+        for connections, limit_s in ((self._idle, HEAD_S_MAX), (self._stalled, STALL_S_MAX)):
+            for connection, since_s in list(connections.items()):
                 if since_s + limit_s > self._checked_at_s:
                     break
                 self._abort(connection)
@@ -106,7 +113,7 @@ class ConnectionTracker:
 
     def _abort(self, connection: "Connection") -> None:
         self.remove(connection)
-        # Not closed in good order: what it has not read would have to be sent first.
+        # `close` would first wait until the client has read all pending data.
         connection.transport.abort()
 
 
@@ -123,14 +130,14 @@ class Connection(H11Protocol):
         super().__init__(config, server_state, app_state, _loop)
         self._tracker = connections
         self._request_state: dict[str, Any] = {}
-        """What the guard notes of the last request."""
+        """The state that the guard has set for the last request."""
         self._drained_byte_count: int | None = None
         """The bytes received since the connection began to drain, or None if it does not drain."""
         self._drain_timer: asyncio.TimerHandle | None = None
 
     @property
     def is_authenticated(self) -> bool:
-        """Whether the guard has found out who it is, by its last request."""
+        """True if the guard has authenticated the last request."""
         return "caller" in self._request_state
 
     def connection_made(  # type: ignore[override]  # As in uvicorn.
@@ -156,7 +163,7 @@ class Connection(H11Protocol):
             self.transport.close()
 
     def drain_and_close(self) -> None:
-        """Close the connection once the client has read the answer, or the limits are reached.
+        """Close the connection once the client has read the response, or a limit is reached.
 
         The transport closes itself when the client closes its side.
         """
@@ -177,19 +184,22 @@ class Connection(H11Protocol):
         before = self.cycle
         super().handle_events()
         if self.cycle is not before:
-            # Its task has not begun. It will find this transport when it ends the answer.
+            # Its task has not begun. It uses this transport when it ends the response.
             self.cycle.transport = cast(asyncio.Transport, _ResponseTransport(self, self.cycle))
             self._request_state = self.scope["state"]
             self._tracker.mark_active(self)
 
     def send_400_response(self, msg: str) -> None:  # noqa: ARG002
-        """Called where what is wrong was caught; `msg` says less than we do."""
+        """Answer a request that h11 cannot parse.
+
+        uvicorn calls it in an `except` block. `msg` is ignored: the exception has more details.
+        """
         cycle: RequestResponseCycle | None = self.cycle
         is_answering = cycle is not None and cycle.response_started and not cycle.response_complete
         if not is_answering:
             self.transport.write(_encode_response(_to_parse_problem(sys.exc_info()[1])))
         if cycle is not None:
-            cycle.disconnected = True  # Whatever it has yet to say, nobody hears.
+            cycle.disconnected = True  # Discard what the application still sends.
         self.drain_and_close()
 
     def on_response_complete(self) -> None:
@@ -208,7 +218,7 @@ class Connection(H11Protocol):
 
 
 class _ResponseTransport:
-    """The transport of one answer. Closing it lets a client that still sends finish."""
+    """The transport of one response. Closing it lets a client that still sends finish."""
 
     def __init__(self, connection: Connection, cycle: RequestResponseCycle) -> None:
         self._connection = connection
@@ -230,7 +240,7 @@ def _to_parse_problem(error: BaseException | None) -> Problem:
 
 
 def _encode_response(problem: Problem) -> bytes:
-    """An answer that nothing comes after."""
+    """Return the bytes of a response that ends its connection."""
     body = problem.body()
     headers = {**problem.all_headers, "connection": "close", "content-length": str(len(body))}
     lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
@@ -239,5 +249,5 @@ def _encode_response(problem: Problem) -> bytes:
 
 
 _TOO_MANY_CONNECTIONS: Final = unavailable(
-    "too many connections are open, and all of them are in use"
+    "too many connections are open, and all of them are in use; try again"
 )

@@ -1,4 +1,4 @@
-"""Cursors: where a page ends, in words that nobody should take apart."""
+"""Pages of lists, and the opaque cursors that lead from one page to the next."""
 
 import base64
 import binascii
@@ -16,16 +16,14 @@ CursorPart = int | str
 CURSOR_LENGTH_MAX: Final = 8_192
 INT64_MAX: Final = (1 << 63) - 1
 INT32_MAX: Final = (1 << 31) - 1
-"""Of versions, and of the node runs of a task."""
+"""Limit of version numbers, and of the `seq` of node runs."""
 PAGE_ITEM_COUNT_MAX: Final = 1_000
 PAGE_BYTE_COUNT_MAX: Final = 16 << 20
-"""In bytes, where what is listed may be large."""
+"""Limit of a page whose items may be large."""
 Limit = Annotated[int, Query(ge=1, le=PAGE_ITEM_COUNT_MAX)]
 Cursor = Annotated[
     str | None,
-    Query(
-        max_length=CURSOR_LENGTH_MAX, description="The `cursor` of an earlier page: goes on there."
-    ),
+    Query(max_length=CURSOR_LENGTH_MAX, description="The `cursor` of the previous page."),
 ]
 
 
@@ -35,14 +33,17 @@ def encode_cursor(*parts: CursorPart) -> str:
 
 
 def decode_cursor(cursor: str | None, *kinds: type[CursorPart]) -> Any:
-    """The parts that `write_cursor` was given; None for None, InvalidInput for anything else."""
+    """Return the parts that were passed to `encode_cursor`, or None if `cursor` is None.
+
+    Raise InvalidInput if the text is not a cursor with parts of these types.
+    """
     if cursor is None:
         return None
     parts = _decode_parts(cursor)
-    is_ours = len(parts) == len(kinds) and all(
+    has_types = len(parts) == len(kinds) and all(
         type(part) is kind for part, kind in zip(parts, kinds, strict=True)
     )
-    if not is_ours or not all(map(_is_storable, parts)) or encode_cursor(*parts) != cursor:
+    if not has_types or not all(map(_is_storable, parts)) or encode_cursor(*parts) != cursor:
         raise InvalidInput("cursor", "must be the `cursor` of an earlier page")
     return parts
 
@@ -62,49 +63,52 @@ def _is_storable(part: CursorPart) -> bool:
     return bool(check_text(part, field="cursor", length_max=CURSOR_LENGTH_MAX))
 
 
-def split_page(found: Sequence[T], limit: int) -> tuple[Sequence[T], T | None]:
-    """Of `limit` + 1 that were asked for, those to show; the last of them, if there are more."""
-    shown = found[:limit]
-    return shown, shown[-1] if len(found) > limit else None
+def split_page(rows: Sequence[T], limit: int) -> tuple[Sequence[T], T | None]:
+    """Return the first `limit` rows, and the last of them if more rows follow, else None.
+
+    The caller has queried `limit` + 1 rows.
+    """
+    page = rows[:limit]
+    return page, page[-1] if len(rows) > limit else None
 
 
 class Page(Response):
-    """A page of a list; `cursor` leads to the next, None: there is none."""
+    """A page of a list. `cursor` leads to the next page and is None on the last."""
 
     media_type = "application/json"
 
     def __init__(self, member: str, texts: Iterable[bytes], cursor: str | None) -> None:
         self.cursor = cursor
-        given = (member.encode(), b",".join(texts), json.dumps(cursor).encode())
-        super().__init__(b'{"%b":[%b],"cursor":%b}' % given)
+        parts = (member.encode(), b",".join(texts), json.dumps(cursor).encode())
+        super().__init__(b'{"%b":[%b],"cursor":%b}' % parts)
 
 
 async def build_page(
-    member: str, found: AsyncIterator[tuple[Sequence[CursorPart], str]], *, limit: int
+    member: str, items: AsyncIterator[tuple[Sequence[CursorPart], str]], *, limit: int
 ) -> Page:
-    """A page with what finds room in it.
+    """Return a page with as many items as fit.
 
-    `found` tells of each where it stands, and its JSON: one more than `limit`, if there is one.
+    `items` yields the cursor parts and the JSON of each item, up to `limit` + 1 of them.
     """
-    texts = ((place, text.encode()) async for place, text in found)
-    places, shown, has_more = await take_fitting(texts, limit=limit)
-    return Page(member, shown, encode_cursor(*places[-1]) if has_more else None)
+    encoded = ((position, text.encode()) async for position, text in items)
+    positions, texts, has_more = await take_fitting(encoded, limit=limit)
+    return Page(member, texts, encode_cursor(*positions[-1]) if has_more else None)
 
 
 async def take_fitting(
-    found: AsyncIterator[tuple[T, bytes]], *, limit: int
+    items: AsyncIterator[tuple[T, bytes]], *, limit: int
 ) -> tuple[list[T], list[bytes], bool]:
-    """What finds room in an answer, one at least: where each stands, its JSON, and are there more.
+    """Return as many items as fit (at least one), as positions, JSON, and True if more follow.
 
-    `found` has one more than `limit`, if there is one.
+    `items` yields the position and the JSON of each item, up to `limit` + 1 of them.
     """
-    places: list[T] = []
+    positions: list[T] = []
     texts: list[bytes] = []
-    room = PAGE_BYTE_COUNT_MAX
-    async for place, text in found:
-        room -= len(text)
-        if texts and (room < 0 or len(texts) == limit):
-            return places, texts, True
-        places.append(place)
+    free_byte_count = PAGE_BYTE_COUNT_MAX
+    async for position, text in items:
+        free_byte_count -= len(text)
+        if texts and (free_byte_count < 0 or len(texts) == limit):
+            return positions, texts, True
+        positions.append(position)
         texts.append(text)
-    return places, texts, False
+    return positions, texts, False

@@ -1,4 +1,4 @@
-"""`If-Match`: a change only of what the caller has seen, by the rules of HTTP."""
+"""`If-Match`: change a resource only at the revision that the caller has read."""
 
 import re
 from collections.abc import Awaitable, Callable
@@ -12,7 +12,7 @@ IfMatch = Annotated[
     str | None,
     Header(
         max_length=1_000,
-        description='A revision, as `ETag` tells it: `"3"`. `*`: whichever, if there is one.',
+        description='A revision from an `ETag`, such as `"3"`. `*`: any, if the resource exists.',
     ),
 ]
 _TAG: Final = r'(?:W/)?"[^"\x00-\x20\x7f]*"|[0-9]{1,18}'
@@ -21,34 +21,35 @@ _TAG_PARTS: Final = re.compile(r'(W/)?"([^"]*)"|([0-9]+)')
 
 
 async def expected_revision(
-    if_match: str | None, what: str, current: Callable[[], Awaitable[int | None]]
+    if_match: str | None, resource: str, read_revision: Callable[[], Awaitable[int | None]]
 ) -> int | None:
-    """The revision that must be met; None: any. 412 where none can be.
+    """Return the revision that the header requires, or None if it accepts any.
 
-    `current` tells at which it is, and None when there is nothing: to a tag that is 0, as a lane
-    that nobody has changed is at. A weak tag is never met.
+    Raise a 412 Problem if no tag can match. `read_revision` returns the current revision, or None
+    if the resource is not stored. A tag of 0 matches a resource that is not stored, because a lane
+    that was never changed has revision 0. A weak tag never matches.
     """
     if if_match is None:
         return None
-    words = if_match.strip()
-    if words == "*":
-        if await current() is None:
-            raise _to_revision_conflict(what, None)
+    header = if_match.strip()
+    if header == "*":
+        if await read_revision() is None:
+            raise _to_revision_conflict(resource, None)
         return None
-    if _TAGS.fullmatch(words) is None:
+    if _TAGS.fullmatch(header) is None:
         problem = 'If-Match: must be a revision, such as "3", or *'
         raise Problem(422, "invalid_input", problem, {"place": "If-Match"})
-    tags = [bare or tag for weak, tag, bare in _TAG_PARTS.findall(words) if not weak]
-    wanted = [int(tag) for tag in tags if re.fullmatch("[0-9]{1,18}", tag)]
-    if len(wanted) == 1:
-        return wanted[0]
-    revision = await current()
-    if (revision or 0) in wanted:
+    tags = [bare or tag for weak, tag, bare in _TAG_PARTS.findall(header) if not weak]
+    accepted = [int(tag) for tag in tags if re.fullmatch("[0-9]{1,18}", tag)]
+    if len(accepted) == 1:  # The write itself compares it, so it need not be read here.
+        return accepted[0]
+    revision = await read_revision()
+    if (revision or 0) in accepted:
         return revision or 0
-    raise _to_revision_conflict(what, revision)
+    raise _to_revision_conflict(resource, revision)
 
 
-def _to_revision_conflict(what: str, revision: int | None) -> Problem:
-    is_at = "there is none" if revision is None else f"it is at revision {revision}"
-    detail = f"{what} is not what If-Match asks for; {is_at}"
+def _to_revision_conflict(resource: str, revision: int | None) -> Problem:
+    state = "it does not exist" if revision is None else f"it is at revision {revision}"
+    detail = f"{resource} does not match If-Match; {state}"
     return Problem(412, "revision_conflict", detail, {"revision": revision or 0})

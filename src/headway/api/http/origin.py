@@ -1,4 +1,4 @@
-"""Which names this server answers to, and whose pages may call it (S3)."""
+"""Checks of the `Host` and `Origin` of requests (S3)."""
 
 import ipaddress
 import re
@@ -12,8 +12,8 @@ from headway.api.http.problem import Problem
 from headway.core.errors import ConfigurationError
 
 CROSS_ORIGIN_DETAIL: Final = (
-    "a page of another origin may not call this server; if it is its own page, behind a proxy that"
-    " speaks TLS, then HEADWAY_PUBLIC_URL must tell where browsers find it"
+    "a page of another origin may not call this server; if it is the server's own page behind a TLS"
+    " proxy, set HEADWAY_PUBLIC_URL to the address that browsers use"
 )
 LOOPBACK_HOSTS: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 PAGE_PATHS: Final = frozenset({"/", "/ui"})
@@ -27,16 +27,16 @@ _DEFAULT_PORTS: Final = {"http": 80, "https": 443}
 
 @dataclass(frozen=True, slots=True)
 class PublicAddress:
-    """Where people find this server when something stands in front of it, such as a proxy."""
+    """The address that browsers use if a proxy stands in front of this server."""
 
     scheme: str
     name: str
     port: int | None
-    """None: the usual one, which browsers leave out."""
+    """None for the default port of the scheme, which browsers leave out."""
 
     @classmethod
     def parse(cls, url: str) -> Self:
-        """ConfigurationError says how it must be written."""
+        """Parse a URL. Raise ConfigurationError if it is not a valid public URL."""
         try:
             parts = urlsplit(url)
             port = parts.port
@@ -53,7 +53,7 @@ class PublicAddress:
 
     @property
     def host(self) -> str:
-        """As a browser sends it in `Host`."""
+        """The value that a browser sends in `Host`."""
         name = f"[{self.name}]" if ":" in self.name else self.name
         return name if self.port is None else f"{name}:{self.port}"
 
@@ -64,7 +64,7 @@ class PublicAddress:
 
 def _to_invalid_url_error(url: str) -> ConfigurationError:
     return ConfigurationError(
-        f"the public URL {url!r} must be where a browser finds this server,"
+        f"the public URL {url!r} is invalid; set it to the address that browsers use,"
         " such as https://headway.example.org"
     )
 
@@ -73,37 +73,37 @@ class Origins:
     def __init__(
         self, names: Iterable[str], *, public_address: PublicAddress | None = None
     ) -> None:
-        """`names` are those by which this server may be called, without their ports."""
-        given = {name.lower() for name in names}
-        for name in sorted(given):
+        """`names` are the host names of this server, without ports."""
+        host_names = {name.lower() for name in names}
+        for name in sorted(host_names):
             if not _is_host_name(name):
                 raise ConfigurationError(
-                    f"allowed_hosts has {name!r}, which is no name of a host; write it without"
+                    f"allowed_hosts contains {name!r}, which is not a host name; write it without"
                     " scheme, port and path, such as headway.example.org"
                 )
         self.public_address = public_address
-        self._names = LOOPBACK_HOSTS | {name.strip("[]") for name in given}
+        self._names = LOOPBACK_HOSTS | {name.strip("[]") for name in host_names}
         if public_address is not None:
             self._names |= {public_address.name}
 
     @property
     def is_secure(self) -> bool:
-        """Whether browsers come by TLS."""
+        """True if browsers reach this server over TLS."""
         return self.public_address is not None and self.public_address.is_secure
 
     def check_host(self, headers: Mapping[str, str]) -> None:
         if parse_host_name(headers.get("host", "").lower()) not in self._names:
             raise Problem(
-                421, "unknown_host", "this server does not answer to that Host; see allowed_hosts"
+                421, "unknown_host", "this host name is not allowed; add it to allowed_hosts"
             )
 
     def check_origin(
         self, headers: Mapping[str, str], *, scheme: str, method: str, path: str
     ) -> None:
-        """A browser's request comes from our own page, whatever the method.
+        """Raise a 403 Problem if a page of another origin sends the request, with any method.
 
-        But for a link to the page, which anybody may set: to open it changes nothing, and nobody
-        may frame it.
+        A link from another site to the page is allowed: opening the page changes nothing, and the
+        page cannot be framed.
         """
         is_foreign = headers.get("sec-fetch-site") not in (None, "same-origin", "none")
         origin = headers.get("origin")
@@ -117,9 +117,8 @@ class Origins:
         if self.public_address is not None:
             if origin == self.public_address.origin:
                 return True
-            if (
-                host == self.public_address.host
-            ):  # Else a page without TLS could call the one with it.
+            # Otherwise a page of the same host without TLS could call the server.
+            if host == self.public_address.host:
                 return False
         return origin == f"{scheme}://{host}"
 
@@ -137,7 +136,7 @@ def is_page_path(path: str) -> bool:
 
 
 def _is_navigation(headers: Mapping[str, str], method: str) -> bool:
-    """Whether a person follows a link with it, and sees the answer in a window of its own."""
+    """Return True if the browser opens a link as a top-level document."""
     return (
         method in READ_METHODS
         and headers.get("sec-fetch-mode") == "navigate"
@@ -147,6 +146,9 @@ def _is_navigation(headers: Mapping[str, str], method: str) -> bool:
 
 @lru_cache(maxsize=100)
 def parse_host_name(host: str) -> str | None:
-    """Without its port, in lower case; None: it is no host. Most requests say the same."""
-    found = _HOST.fullmatch(host)
-    return None if found is None else found["name"].strip("[]")
+    """Return the name without its port, or None if `host` (lower case) is not a host.
+
+    Cached, because most requests send the same value.
+    """
+    match = _HOST.fullmatch(host)
+    return None if match is None else match["name"].strip("[]")

@@ -1,7 +1,8 @@
-"""The one gate in front of every route: host, origin, who, how much, how long (S1, S2, S3, S9).
+"""The middleware in front of every route (S1, S2, S3, S9).
 
-Deny by default: a path that is not listed as open needs a scope, and one that is takes no body but
-a token. HEAD is GET, without what GET says.
+It checks the host, the origin, the caller and the size of each request, and reads its body within a
+time limit. Access is denied by default: a path that is not open needs a scope. An open path accepts
+no body, except to sign in. HEAD is handled as GET without the body of the response.
 """
 
 import asyncio
@@ -30,7 +31,7 @@ from headway.trace import TRACEPARENT, adopt_trace
 SIGN_IN: Final = ("POST", "/api/session")
 SIGN_IN_BYTE_COUNT_MAX: Final = 4 << 10
 OPEN_PATHS: Final = frozenset({"/healthz", "/readyz", "/api/session"})
-"""For everybody, as the page is: who looks after the server, and who brings a token."""
+"""Paths that need no token, like the page: health checks and signing in."""
 WORKER_PATHS: Final = frozenset(
     {"/workers/register", "/workers/heartbeat", "/register", "/heartbeat"}
 )
@@ -41,7 +42,7 @@ SINGLE_VALUE_HEADERS: Final = frozenset(
         *("if-match", "last-event-id", "origin", "sec-fetch-site"),
     }
 )
-"""Headers of which one would be heeded and another not."""
+"""Headers that may occur once only: of two values, one would be ignored."""
 API_HEADERS: Final = (
     (b"x-content-type-options", b"nosniff"),
     (b"referrer-policy", b"no-referrer"),
@@ -62,7 +63,7 @@ class GuardMiddleware:
         origins: Origins,
         on_response: OnResponse = lambda _, status, seconds: None,  # noqa: ARG005
     ) -> None:
-        """`on_answer` is told of every answer: to what, its status, how long it took to begin."""
+        """`on_response` receives the scope, the status, and the seconds until the response."""
         self._app = app
         self._on_response = on_response
         self._access = access
@@ -73,25 +74,27 @@ class GuardMiddleware:
         if scope["type"] == "lifespan":
             await self._app(scope, receive, send)
             return
-        if scope["type"] != "http":  # No route speaks anything else.
+        if scope["type"] != "http":  # There are no other routes, such as WebSockets.
             return
-        answer = _GuardedResponse(scope, send, self._on_response)
+        response = _GuardedResponse(scope, send, self._on_response)
         body = b""
         try:
             body = await self._admit(scope, receive)
             if scope["method"] == "HEAD":
-                answer.scope = got = {**scope, "method": "GET"}
-                await self._app(got, _replay(body, answer.receive_disconnect), answer.send)
-                await answer.finish()
+                response.scope = get_scope = {**scope, "method": "GET"}
+                await self._app(
+                    get_scope, _replay(body, response.receive_disconnect), response.send
+                )
+                await response.finish()
             else:
-                await self._app(scope, _replay(body, receive), answer.send)
+                await self._app(scope, _replay(body, receive), response.send)
         except Problem as problem:
-            await answer.finish_with_problem(problem)
+            await response.finish_with_problem(problem)
         except Error as error:
-            await answer.finish_with_problem(to_problem(error))
-        except Exception as error:  # Our own mistake, told without its inside.
-            if not answer.has_ended:  # Else it was logged and told already, under one id.
-                await answer.finish_with_problem(internal_error(error))
+            await response.finish_with_problem(to_problem(error))
+        except Exception as error:  # A bug: clients get no details.
+            if not response.has_ended:  # Otherwise it was already logged and answered.
+                await response.finish_with_problem(internal_error(error))
         finally:
             self._bodies.release(body)
 
@@ -106,7 +109,7 @@ class GuardMiddleware:
         _check_text("query", scope["query_string"])
         adopt_trace(headers.get(TRACEPARENT))
         byte_count_max = body_byte_count_max(method, path)
-        # Its route refuses it, if there is one: else that is what has to be said.
+        # The route refuses an unread body. Without a route, the response is 404 instead.
         scope.setdefault("state", {})["is_body_unread"] = byte_count_max == 0 and has_body(headers)
         return await self._bodies.read(headers, receive, byte_count_max=byte_count_max)
 
@@ -118,13 +121,12 @@ class GuardMiddleware:
         caller = self._access.authenticate(headers, _find_cookie(headers, self._access.cookie_name))
         if caller is None:
             if "authorization" in headers:
-                raise unauthorized("that token is none of this server's")
-            raise unauthorized("send a token: Authorization: Bearer <token>")
-        has, needs = caller.scope, _required_scope(method, path)
-        is_enough = has is Scope.OPERATE or has is needs
-        if not is_enough:
-            detail = f"this token's scope is {has.label}; {needs.label} is needed"
-            raise Problem(403, "forbidden", detail, {"scope": needs.label})
+                raise unauthorized("invalid token")
+            raise unauthorized("a token is required; send it as: Authorization: Bearer <token>")
+        required = _required_scope(method, path)
+        if caller.scope not in (Scope.OPERATE, required):
+            detail = f"this call needs scope {required.label}; the token has {caller.scope.label}"
+            raise Problem(403, "forbidden", detail, {"scope": required.label})
         scope.setdefault("state", {})["caller"] = caller
 
 
@@ -133,28 +135,30 @@ def _is_open(path: str) -> bool:
 
 
 def body_byte_count_max(method: str, path: str) -> int:
-    """Who has not shown a token may bring one, and nothing else that would have to be held.
+    """Return the limit of a request's body. 0 means that no body is read.
 
-    To look at something takes no body either: a stream would hold it for as long as it lasts.
+    Unauthenticated requests may carry a body only to sign in. Read requests carry none either,
+    because a stream would hold the body in memory as long as it lasts.
     """
     if (method, path) == SIGN_IN:
         return SIGN_IN_BYTE_COUNT_MAX
     return 0 if _is_open(path) or method in READ_METHODS else BYTE_COUNT_MAX
 
 
-def _check_text(place: str, raw: bytes) -> None:
-    """As it was sent, since who decodes it would put a sign of its own for what is no text.
+def _check_text(field: str, raw: bytes) -> None:
+    """Raise InvalidInput if percent-encoded text is not UTF-8 or contains NUL.
 
-    Nothing is named by NUL, and not every database can even be asked for it.
+    The raw bytes are checked, because decoders replace invalid bytes. No name contains NUL, and
+    some databases refuse a query that does.
     """
-    if b"%" not in raw:  # Whatever else is not plain ASCII is no HTTP.
+    if b"%" not in raw:  # Unencoded text is ASCII: HTTP permits nothing else.
         return
     try:
         text = unquote_to_bytes(raw).decode()
     except UnicodeDecodeError:
-        raise InvalidInput(place, "is not UTF-8") from None
+        raise InvalidInput(field, "is not UTF-8") from None
     if "\0" in text:
-        raise InvalidInput(place, "contains NUL")
+        raise InvalidInput(field, "contains NUL")
 
 
 def _required_scope(method: str, path: str) -> Scope:
@@ -171,48 +175,48 @@ def _merge_headers(scope: Mapping[str, Any]) -> dict[str, str]:
         name, value = raw_name.decode("latin-1").lower(), raw_value.decode("latin-1")
         if name in headers:
             if name in SINGLE_VALUE_HEADERS:
-                raise Problem(400, "bad_request", f"the header {name} is there twice")
+                raise Problem(400, "bad_request", f"the header {name} occurs more than once")
             value = f"{headers[name]}{'; ' if name == 'cookie' else ', '}{value}"
         headers[name] = value
     return headers
 
 
 def _find_cookie(headers: Mapping[str, str], name: str) -> str:
-    """Ours, whatever other programs of this host have set beside it; empty when there is none."""
+    """Return the value of a cookie, or an empty string if it is missing."""
     for part in headers.get("cookie", "").split(";"):
-        found, _, value = part.strip().partition("=")
-        if found == name:
+        cookie_name, _, value = part.strip().partition("=")
+        if cookie_name == name:
             return value
     return ""
 
 
 def _replay(body: bytes, receive: Receive) -> Receive:
-    """The body in one piece, then whatever the server says: that the client has gone."""
-    has_given = False
+    """Return a `receive` that yields the body in one message, then the server's messages."""
+    is_replayed = False
 
     async def next_message() -> Message:
-        nonlocal has_given
-        if has_given:
+        nonlocal is_replayed
+        if is_replayed:
             return await receive()
-        has_given = True
+        is_replayed = True
         return {"type": "http.request", "body": body, "more_body": False}
 
     return next_message
 
 
 class _GuardedResponse:
-    """Adds our headers to every answer, and knows whether one has begun."""
+    """Adds the default headers to a response, and tracks if it has started or ended."""
 
-    def __init__(self, scope: AsgiScope, send: Send, on_answer: OnResponse) -> None:
+    def __init__(self, scope: AsgiScope, send: Send, on_response: OnResponse) -> None:
         self.scope = scope
         self._received_at_s = time.perf_counter()
         self._send = send
-        self._on_response = on_answer
+        self._on_response = on_response
         self._has_started = self.has_ended = False
         self._started = asyncio.Event()
 
     async def receive_disconnect(self) -> Message:
-        """What a client says that wanted no more than the beginning: that it is content."""
+        """Act as `receive` for HEAD: report a disconnect once the headers are sent."""
         await self._started.wait()
         return {"type": "http.disconnect"}
 
@@ -222,8 +226,8 @@ class _GuardedResponse:
             took_s = time.perf_counter() - self._received_at_s
             self._on_response(self.scope, message["status"], took_s)
             headers = list(message.get("headers", ()))
-            known = {name for name, _ in headers}
-            headers += [header for header in API_HEADERS if header[0] not in known]
+            names = {name for name, _ in headers}
+            headers += [header for header in API_HEADERS if header[0] not in names]
             message["headers"] = headers
         elif not message.get("more_body", False):
             self.has_ended = True
@@ -231,14 +235,14 @@ class _GuardedResponse:
         self._started.set()
 
     async def finish(self) -> None:
-        """Nothing more comes: a stream of which only the beginning was wanted ends nowhere."""
+        """End the response to a HEAD request, because the stream itself sends no end."""
         if not self.has_ended:
             await self.send({"type": "http.response.body", "body": b""})
 
     async def finish_with_problem(self, problem: Problem) -> None:
-        if self.has_ended:  # It was told already.
+        if self.has_ended:  # The client has a complete response.
             return
-        if self._has_started:  # Too late to say it: the connection is closed in the middle.
+        if self._has_started:  # Too late for a response: uvicorn closes the connection.
             raise problem
         body = problem.body()
         headers = {**problem.all_headers, "content-length": str(len(body))}

@@ -1,4 +1,4 @@
-"""Answers: JSON text as it is, and the ones that every route may give."""
+"""Responses of JSON text, and the responses that the OpenAPI document describes."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -12,33 +12,33 @@ JSON_TYPE: Final = "application/json"
 _DESCRIPTIONS: Final = {
     400: "The request cannot be read.",
     401: "A token is needed.",
-    403: "The token's scope is too weak, or the request comes from a page of another origin.",
-    404: "There is no such thing.",
+    403: "The token's scope does not permit the call, or a page of another origin sent it.",
+    404: "The resource does not exist.",
     408: "The body did not arrive in time.",
-    409: "Right words, wrong moment: `code` tells which.",
-    412: "It was changed since it was read.",
+    409: "The request conflicts with the current state; `code` gives the reason.",
+    412: "The resource was changed since it was read.",
     413: "The body is too large.",
     415: "The body is not JSON.",
-    421: "The server does not answer to that host.",
-    422: "The words cannot be taken; `place` tells which.",
-    429: "Too much for now; `Retry-After` tells when to come again.",
+    421: "The host name is not allowed.",
+    422: "The request is invalid; `place` names the field.",
+    429: "A limit is reached; retry after `Retry-After`.",
     431: "The headers are too large.",
-    500: "A mistake of headway's; its log tells more under `error_id`.",
-    503: "Something that headway needs does not answer; `Retry-After` tells when to come again.",
+    500: "Internal error; see the server log for `error_id`.",
+    503: "The database or another dependency does not answer; retry after `Retry-After`.",
 }
-# A body may come with any request; the document leaves out what is said of it where none is read.
+# Any request may have a body. The OpenAPI document omits 408, 413 and 415 where none is read.
 _COMMON_STATUSES: Final = (400, 401, 403, 408, 413, 415, 421, 422, 431, 500, 503)
 PROBLEM_SCHEMA: Final = {"$ref": "#/components/schemas/ProblemView"}
 ETAG_HEADER: Final = {
     "ETag": {
-        "description": 'The revision, as `If-Match` wants it: `"3"`.',
+        "description": 'The revision, for `If-Match`: `"3"`.',
         "required": True,
         "schema": {"type": "string"},
     }
 }
 LOCATION_HEADER: Final = {
     "Location": {
-        "description": "Where it can be looked at.",
+        "description": "The path of the new resource.",
         "required": True,
         "schema": {"type": "string"},
     }
@@ -58,7 +58,7 @@ def json_response(text: str | bytes, *, status: int = 200, **headers: str) -> Re
 
 
 def problem_responses(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """The refusals of a route, its own and those of the guard, for the OpenAPI document."""
+    """Return the error responses of a route and of the guard, for the OpenAPI document."""
     return {
         status: {
             "description": _DESCRIPTIONS[status],
@@ -72,8 +72,8 @@ def problem_responses(*statuses: int) -> dict[int | str, dict[str, Any]]:
 def success_response(
     model: type[BaseModel], *headers: Mapping[str, Any], status: int = 200
 ) -> dict[int | str, dict[str, Any]]:
-    """The success of a route, for the OpenAPI document."""
-    told: dict[str, Any] = {"model": model}
+    """Return the success response of a route, for the OpenAPI document."""
+    response: dict[str, Any] = {"model": model}
     if headers:
-        told["headers"] = {name: one for given in headers for name, one in given.items()}
-    return {status: told}
+        response["headers"] = {name: header for group in headers for name, header in group.items()}
+    return {status: response}

@@ -1,4 +1,4 @@
-"""Requests by our own rules: strict JSON, and no parameter that means nothing (I15, S6)."""
+"""Strict requests: strict JSON, and no unknown query parameters (I15, S6)."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -15,10 +15,10 @@ from headway.core.document import decode_document
 from headway.core.errors import InvalidInput
 
 ISSUE_COUNT_MAX: Final = 20
-"""Parameters that are told of; each of them takes much less to send than to explain."""
+"""Limit of reported issues: an issue is much longer than the parameter that causes it."""
 CURSOR_PARAMETER: Final = "cursor"
 QueryParameters = Mapping[str, bool]
-"""The names of what may be in a query, and whether each may come more than once."""
+"""The query parameters of a route by name. True if the parameter may be repeated."""
 
 
 def _decode_utf8(body: bytes) -> str:
@@ -29,7 +29,7 @@ def _decode_utf8(body: bytes) -> str:
 
 
 def parse_strict_json(body: bytes) -> Any:
-    """What it holds, by our own rules for JSON (S6); else a Problem names the place."""
+    """Decode JSON by the strict rules of `decode_document` (S6). Raise a Problem if it fails."""
     try:
         return decode_document(_decode_utf8(body), field="body")
     except InvalidInput as error:
@@ -37,25 +37,25 @@ def parse_strict_json(body: bytes) -> Any:
 
 
 def check_query(query: bytes, parameters: QueryParameters) -> None:
-    """A Problem names what is not one of `parameters`, or comes too often.
+    """Raise a Problem if a query parameter is unknown or repeated.
 
-    Else a filter that is misspelt would show everything.
+    Ignoring a misspelt filter would return everything.
     """
-    given = Counter(name for name, _ in parse_qsl(query.decode("latin-1"), keep_blank_values=True))
-    there_are = ", ".join(parameters) or "none"
-    faults = (
+    counts = Counter(name for name, _ in parse_qsl(query.decode("latin-1"), keep_blank_values=True))
+    allowed = ", ".join(parameters) or "none"
+    issues = (
         {"loc": ("query", name), "msg": problem}
-        for name, count in given.items()
-        if (problem := _parameter_problem(parameters.get(name), count, there_are))
+        for name, count in counts.items()
+        if (problem := _parameter_problem(parameters.get(name), count, allowed))
     )
-    if told := list(islice(faults, ISSUE_COUNT_MAX)):
-        raise invalid_request(told)
+    if reported := list(islice(issues, ISSUE_COUNT_MAX)):
+        raise invalid_request(reported)
 
 
-def _parameter_problem(is_repeatable: bool | None, count: int, there_are: str) -> str:
+def _parameter_problem(is_repeatable: bool | None, count: int, allowed: str) -> str:
     if is_repeatable is None:
-        return f"there is no such parameter here; there are: {there_are}"
-    return "" if is_repeatable or count == 1 else "may come only once"
+        return f"unknown parameter; allowed: {allowed}"
+    return "" if is_repeatable or count == 1 else "must not be repeated"
 
 
 class _StrictRequest(Request):
@@ -64,7 +64,7 @@ class _StrictRequest(Request):
 
 
 class StrictRoute(APIRoute):
-    """Reads bodies by our own rules for JSON (S6), and takes only parameters that it has (I15)."""
+    """A route with strict JSON (S6) that refuses unknown parameters (I15) and unread bodies."""
 
     def get_route_handler(self) -> Any:
         handle = super().get_route_handler()
@@ -73,9 +73,9 @@ class StrictRoute(APIRoute):
             for field in self.dependant.query_params
         }
 
-        async def strictly(request: Request) -> Response:
+        async def handle_strictly(request: Request) -> Response:
             if request.state.is_body_unread:
-                detail = "no body is taken here"
+                detail = "this call accepts no body"
                 raise Problem(400, "bad_request", detail, headers={"connection": "close"})
             query: bytes = request.scope["query_string"]
             if query:
@@ -87,19 +87,19 @@ class StrictRoute(APIRoute):
                 )
             return response
 
-        return strictly
+        return handle_strictly
 
 
 def _next_page_query(query: bytes, cursor: str) -> str:
-    """The same question, about the next page; relative, so that it holds behind any proxy."""
-    given = parse_qsl(query.decode("latin-1"), keep_blank_values=True)
+    """Return the query of the next page. The link is relative, so it works behind a proxy."""
+    parameters = parse_qsl(query.decode("latin-1"), keep_blank_values=True)
     return urlencode(
         [
-            *((name, value) for name, value in given if name != CURSOR_PARAMETER),
+            *((name, value) for name, value in parameters if name != CURSOR_PARAMETER),
             (CURSOR_PARAMETER, cursor),
         ]
     )
 
 
 def _is_list(annotation: Any) -> bool:
-    return any(get_origin(one) is list for one in (annotation, *get_args(annotation)))
+    return any(get_origin(kind) is list for kind in (annotation, *get_args(annotation)))

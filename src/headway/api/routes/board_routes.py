@@ -1,6 +1,4 @@
-"""`/api/lanes`, `/api/keys`, `/api/jobs`, `/api/instances` and `/api/state`: the board and its
-controls.
-"""
+"""The board: `/api/state`, `/api/jobs`, `/api/instances`, `/api/lanes` and `/api/keys`."""
 
 import json
 from collections.abc import Awaitable, Callable
@@ -10,10 +8,10 @@ from typing import Final
 from fastapi import APIRouter, Response
 
 from headway.api.headway_api import HeadwayApi
-from headway.api.http.caller import Actor
 from headway.api.http.cursor import Cursor, Limit, build_page, decode_cursor
 from headway.api.http.if_match import IfMatch, expected_revision
 from headway.api.http.problem import Problem
+from headway.api.http.request import Actor
 from headway.api.http.responses import (
     ETAG_HEADER,
     json_response,
@@ -38,23 +36,22 @@ from headway.api.wire.api_models import (
 from headway.api.wire.flow_bodies import worker_view
 from headway.api.wire.path_names import LANE_PATH, NamePath
 from headway.api.wire.views import holder_view, key_view, lane_view, to_json_array
-from headway.core.batch_state import SavedKey
 from headway.core.ids import LaneName
-from headway.ports.run_reader import LaneCounts as FoundLane
+from headway.ports.run_reader import LaneCounts
 
 HELD_RUN_COUNT_MAX: Final = 100
 
 
-def board_router(face: HeadwayApi) -> APIRouter:
+def board_router(api: HeadwayApi) -> APIRouter:
     router = APIRouter(prefix="/api", route_class=StrictRoute)
-    _add_state_routes(router, face)
-    _add_instance_routes(router, face)
-    _add_lane_routes(router, face)
-    _add_key_routes(router, face)
+    _add_state_routes(router, api)
+    _add_instance_routes(router, api)
+    _add_lane_routes(router, api)
+    _add_key_routes(router, api)
     return router
 
 
-def _add_state_routes(router: APIRouter, face: HeadwayApi) -> None:
+def _add_state_routes(router: APIRouter, api: HeadwayApi) -> None:
     @router.get(
         "/state",
         tags=["events"],
@@ -62,15 +59,17 @@ def _add_state_routes(router: APIRouter, face: HeadwayApi) -> None:
         responses={200: {"model": StateView}, **problem_responses()},
     )
     async def state() -> Response:
-        """Everything that is going on, as of one instant: subscribe to events after its `seq`."""
-        found = await face.store.runs.snapshot()
-        found = replace(found, keys=face.keys.mark_secrets(found.keys))
-        # Afterwards: who comes in between is told once more by an event, and never left out.
-        workers = await face.workers.list()
+        """Return the whole current state as of one instant. Follow the events after its `seq`."""
+        snapshot = await api.store.runs.snapshot()
+        snapshot = replace(snapshot, keys=api.keys.mark_secrets(snapshot.keys))
+        # After the snapshot: a worker that registers in between is also in an event, so it is never
+        # missed.
+        workers = await api.workers.list()
         views = [
-            worker_view(one, is_alive=True, calls=face.workers.calls_of(one.id)) for one in workers
+            worker_view(worker, is_alive=True, calls=api.workers.calls_of(worker.id))
+            for worker in workers
         ]
-        return json_response(await encode_state(found, views))
+        return json_response(await encode_state(snapshot, views))
 
     @router.get(
         "/jobs",
@@ -79,8 +78,8 @@ def _add_state_routes(router: APIRouter, face: HeadwayApi) -> None:
         responses={200: {"model": JobList}, **problem_responses()},
     )
     async def jobs() -> Response:
-        """The jobs of this server, each with a JSON Schema of its parameters."""
-        described = [
+        """List the jobs of this server, each with a JSON Schema of its parameters."""
+        views = [
             {
                 "name": job.name,
                 "lane": job.lane,
@@ -89,12 +88,12 @@ def _add_state_routes(router: APIRouter, face: HeadwayApi) -> None:
                 "retries": job.retries,
                 "parameters": job.parameters.schema(),
             }
-            for job in sorted(face.jobs.values(), key=lambda job: job.name)
+            for job in sorted(api.jobs.values(), key=lambda job: job.name)
         ]
-        return json_response(json.dumps({"jobs": described}))
+        return json_response(json.dumps({"jobs": views}))
 
 
-def _add_instance_routes(router: APIRouter, face: HeadwayApi) -> None:
+def _add_instance_routes(router: APIRouter, api: HeadwayApi) -> None:
     @router.get(
         "/instances",
         tags=["lanes"],
@@ -102,16 +101,16 @@ def _add_instance_routes(router: APIRouter, face: HeadwayApi) -> None:
         responses={200: {"model": InstanceList}, **problem_responses()},
     )
     async def list_instances() -> Response:
-        """The programs at work on this database, the oldest first, and which runs each holds."""
-        found = sorted(await face.store.runs.instances(), key=lambda one: one.started_at)
+        """List the instances on this database, the oldest first, each with the runs it holds."""
+        instances = await api.store.runs.instances()
         views = []
-        for one in found:
-            held = await face.store.runs.runs_held_by(one.id, limit=HELD_RUN_COUNT_MAX)
-            views.append(holder_view(one, (run.id for run in held)))
+        for instance in sorted(instances, key=lambda instance: instance.started_at):
+            runs = await api.store.runs.held_runs(instance.id, limit=HELD_RUN_COUNT_MAX)
+            views.append(holder_view(instance, (run.id for run in runs)))
         return json_response(f'{{"instances":{to_json_array(views)}}}')
 
 
-def _add_lane_routes(router: APIRouter, face: HeadwayApi) -> None:
+def _add_lane_routes(router: APIRouter, api: HeadwayApi) -> None:
     @router.get(
         "/lanes",
         tags=["lanes"],
@@ -119,16 +118,14 @@ def _add_lane_routes(router: APIRouter, face: HeadwayApi) -> None:
         responses={200: {"model": LaneList}, **problem_responses()},
     )
     async def list_lanes() -> Response:
-        """Every lane with its limits, and how many runs hold a slot or wait in it."""
-        return json_response(
-            f'{{"lanes":{to_json_array(map(lane_view, await face.lanes.list()))}}}'
-        )
+        """List the lanes, each with its limits and its numbers of held slots and queued runs."""
+        return json_response(f'{{"lanes":{to_json_array(map(lane_view, await api.lanes.list()))}}}')
 
-    async def found_lane(name: str) -> FoundLane:
-        view = await face.store.board.lane(LaneName(name.strip()))
-        if view is None:
+    async def read_lane(name: str) -> LaneCounts:
+        lane = await api.store.board.lane(LaneName(name.strip()))
+        if lane is None:
             raise Problem(404, "lane_not_found", f"there is no lane {name!r}")
-        return view
+        return lane
 
     @router.get(
         LANE_PATH,
@@ -137,18 +134,18 @@ def _add_lane_routes(router: APIRouter, face: HeadwayApi) -> None:
         responses={**success_response(LaneResponse, ETAG_HEADER), **problem_responses(404)},
     )
     async def get_lane(name: NamePath) -> Response:
-        """One lane; its ETag is the revision that `If-Match` wants."""
-        return _lane_response(await found_lane(name))
+        """Return a lane. Its `ETag` is the revision for `If-Match`."""
+        return _lane_response(await read_lane(name))
 
-    _add_lane_control_routes(router, face, found_lane)
+    _add_lane_control_routes(router, api, read_lane)
 
 
 def _add_lane_control_routes(
-    router: APIRouter, face: HeadwayApi, found_lane: Callable[[str], Awaitable[FoundLane]]
+    router: APIRouter, api: HeadwayApi, read_lane: Callable[[str], Awaitable[LaneCounts]]
 ) -> None:
-    async def revision(name: str) -> int | None:
-        view = await face.store.board.lane(LaneName(name.strip()))
-        return None if view is None else view.lane.revision
+    async def read_revision(name: str) -> int | None:
+        lane = await api.store.board.lane(LaneName(name.strip()))
+        return None if lane is None else lane.lane.revision
 
     @router.patch(
         LANE_PATH,
@@ -159,12 +156,15 @@ def _add_lane_control_routes(
     async def set_lane(
         name: NamePath, body: LaneBody, by: Actor, if_match: IfMatch = None
     ) -> Response:
-        """Change what is given. A lowered limit interrupts nobody: fewer start until it holds."""
+        """Change the given limits of a lane.
+
+        A lowered limit stops no run. No new run starts until fewer than the limit are active.
+        """
         if not body.model_dump(exclude_none=True):
-            problem = f"body: say at least one of {', '.join(LaneBody.model_fields)}"
+            problem = f"body: give at least one of {', '.join(LaneBody.model_fields)}"
             raise Problem(422, "invalid_input", problem, {"place": "body"})
-        expected = await expected_revision(if_match, f"lane {name!r}", lambda: revision(name))
-        await face.lanes.set(
+        expected = await expected_revision(if_match, f"lane {name!r}", lambda: read_revision(name))
+        await api.lanes.set(
             name,
             max_concurrent=body.max_concurrent,
             max_queued=body.max_queued,
@@ -172,7 +172,7 @@ def _add_lane_control_routes(
             expected_revision=expected,
             by=by,
         )
-        return _lane_response(await found_lane(name))
+        return _lane_response(await read_lane(name))
 
     @router.post(
         "/lanes/{name:name}/clear",
@@ -181,16 +181,16 @@ def _add_lane_control_routes(
         responses={200: {"model": ClearView}, **problem_responses(404)},
     )
     async def clear_lane(name: NamePath, by: Actor) -> Response:
-        """Cancel all runs that wait in the lane and have never started. What is active goes on."""
-        await found_lane(name)
-        return json_response(f'{{"canceled_count":{await face.lanes.clear(name, by=by)}}}')
+        """Cancel all runs of the lane that have never started. Running ones continue."""
+        await read_lane(name)
+        return json_response(f'{{"canceled_count":{await api.lanes.clear(name, by=by)}}}')
 
 
-def _lane_response(view: FoundLane) -> Response:
-    return json_response(lane_view(view), etag=f'"{view.lane.revision}"')
+def _lane_response(lane: LaneCounts) -> Response:
+    return json_response(lane_view(lane), etag=f'"{lane.lane.revision}"')
 
 
-def _add_key_routes(router: APIRouter, face: HeadwayApi) -> None:
+def _add_key_routes(router: APIRouter, api: HeadwayApi) -> None:
     @router.get(
         "/keys",
         tags=["keys"],
@@ -201,17 +201,14 @@ def _add_key_routes(router: APIRouter, face: HeadwayApi) -> None:
         limit: Limit = 100,
         cursor: Cursor = None,
     ) -> Response:
-        """The saved rows, by key.
+        """List the saved keys, ordered by key.
 
-        A page has less than `limit` when more would be too large; `cursor` leads to the rest.
+        A page has fewer than `limit` items if it would be too large. `cursor` leads to the rest.
         """
         (after,) = decode_cursor(cursor, str) or (None,)
-        found = face.keys.iterate(after=after, limit=limit + 1)
-        texts = (((row.key,), key_view(row)) async for row in found)
-        return await build_page("keys", texts, limit=limit)
-
-    async def found_key(key: str) -> SavedKey | None:
-        return await face.keys.get(key)
+        rows = api.keys.iterate(after=after, limit=limit + 1)
+        items = (((row.key,), key_view(row)) async for row in rows)
+        return await build_page("keys", items, limit=limit)
 
     @router.get(
         "/keys/{key:name}",
@@ -220,19 +217,19 @@ def _add_key_routes(router: APIRouter, face: HeadwayApi) -> None:
         responses={**success_response(KeyView, ETAG_HEADER), **problem_responses(404)},
     )
     async def get_key(key: NamePath) -> Response:
-        """One saved row; its ETag is the revision that `If-Match` wants."""
-        row = await found_key(key)
+        """Return a saved key. Its `ETag` is the revision for `If-Match`."""
+        row = await api.keys.get(key)
         if row is None:
             raise _key_not_found(key)
         return json_response(key_view(row), etag=f'"{row.revision}"')
 
-    _add_key_control_routes(router, face, found_key)
-    _add_stop_key_route(router, face)
+    _add_key_control_routes(router, api)
+    _add_stop_key_route(router, api)
 
 
-def _add_stop_key_route(router: APIRouter, face: HeadwayApi) -> None:
+def _add_stop_key_route(router: APIRouter, api: HeadwayApi) -> None:
     @router.post(
-        "/stop-key",  # Not below /keys/, where every path is the address of a key.
+        "/stop-key",  # Not below /keys/, where every path is a key.
         tags=["keys"],
         status_code=202,
         response_class=Response,
@@ -241,18 +238,16 @@ def _add_stop_key_route(router: APIRouter, face: HeadwayApi) -> None:
     async def stop_key(body: StopBody, by: Actor) -> Response:
         """Cancel all runs of the key, the queued ones first, so that none of them starts.
 
-        The list is empty when the key has no active run.
+        The list is empty if the key has no active run.
         """
-        stopped = await face.active.stop(body.key, files=body.files, reason=body.reason, by=by)
+        stopped = await api.active.stop(body.key, files=body.files, reason=body.reason, by=by)
         runs = [{"run_id": run.run_id, "answer": run.result.value} for run in stopped]
         return json_response(json.dumps({"runs": runs}), status=202)
 
 
-def _add_key_control_routes(
-    router: APIRouter, face: HeadwayApi, found_key: Callable[[str], Awaitable[SavedKey | None]]
-) -> None:
-    async def revision(key: str) -> int | None:
-        row = await found_key(key)
+def _add_key_control_routes(router: APIRouter, api: HeadwayApi) -> None:
+    async def read_revision(key: str) -> int | None:
+        row = await api.keys.get(key)
         return None if row is None else row.revision
 
     @router.put(
@@ -264,9 +259,9 @@ def _add_key_control_routes(
     async def save_key(
         key: NamePath, body: KeyBody, by: Actor, if_match: IfMatch = None
     ) -> Response:
-        """Keep what the key's next run is to be. 409 while it has an active run."""
-        expected = await expected_revision(if_match, f"key {key!r}", lambda: revision(key))
-        saved = await face.keys.save(
+        """Save the job and the parameters of the key's next run. 409 if it has an active run."""
+        expected = await expected_revision(if_match, f"key {key!r}", lambda: read_revision(key))
+        saved = await api.keys.save(
             key, job=body.job, params=body.params, expected_revision=expected, by=by
         )
         return json_response(key_view(saved), etag=f'"{saved.revision}"')
@@ -275,11 +270,11 @@ def _add_key_control_routes(
         "/keys/{key:name}", tags=["keys"], status_code=204, responses=problem_responses(404, 409)
     )
     async def delete_key(key: NamePath, by: Actor) -> Response:
-        """Forget what was saved. 409 while the key has an active run."""
-        if not await face.keys.delete(key, by=by):
+        """Delete a saved key. 409 if it has an active run."""
+        if not await api.keys.delete(key, by=by):
             raise _key_not_found(key)
         return Response(status_code=204)
 
 
 def _key_not_found(key: str) -> Problem:
-    return Problem(404, "key_not_found", f"nothing is saved for key {key!r}")
+    return Problem(404, "key_not_found", f"there is no saved key {key!r}")

@@ -1,4 +1,4 @@
-"""`/api/config/reload`: read the configuration again while the server works."""
+"""`/api/config/reload`: read the configuration again while the server runs."""
 
 from dataclasses import asdict
 
@@ -29,7 +29,7 @@ class ReloadView(BaseModel):
     )
 
 
-def config_router(face: HeadwayApi) -> APIRouter:
+def config_router(api: HeadwayApi) -> APIRouter:
     router = APIRouter(prefix="/api/config", tags=["lanes"], route_class=StrictRoute)
 
     @router.post(
@@ -40,10 +40,10 @@ def config_router(face: HeadwayApi) -> APIRouter:
     async def reload_config() -> Response:
         """Read the server's configuration again, and apply the limits of lanes, as SIGHUP does.
 
-        422 means that the configuration is invalid. Nothing was changed then.
+        422 means that the configuration is invalid and that nothing was changed.
         """
         try:
-            reloaded = await face.reload()
+            reloaded = await api.reload()
         except ConfigurationError as error:
             detail = f"{error}; nothing was changed"
             raise Problem(422, "configuration_refused", detail) from None

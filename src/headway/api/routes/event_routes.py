@@ -1,12 +1,13 @@
-"""`/api/events`: the one stream, live as SSE or a page at a time as JSON.
+"""`/api/events`: the event stream, live as SSE, or as JSON one page at a time.
 
-A client takes the snapshot, then follows from its `seq`. Ids rise without a gap as long as nothing
-is filtered out. After a cut it resumes with its last id; what it can no longer be given is told
-by one `resync`, and the snapshot is where to begin again.
+A client loads the snapshot, then follows the events after its `seq`. Without a filter, the numbers
+of events have no gaps. A client that lost its connection resumes with its last id. If events after
+that id are no longer stored, it receives one `resync` and must load the snapshot again.
 
-An id is the number of the event and a mark of it, `42-643f1c…`. After a backup is restored, other
-events get numbers that were used before. A client that resumes with the id of an event that does
-not exist receives `resync`. A plain number is also accepted, without that check.
+An id consists of the number of the event and its mark, which is its time: `42-643f1c…`. After a
+backup is restored, other events get numbers that were used before. A client that resumes with the
+id of an event that does not exist receives `resync`. A plain number is also accepted, without that
+check.
 """
 
 import json
@@ -20,10 +21,10 @@ from fastapi.responses import StreamingResponse
 from pydantic import AfterValidator, Field
 
 from headway.api.headway_api import HeadwayApi
-from headway.api.http.accept import accepts_media_type
 from headway.api.http.access import Access
 from headway.api.http.cursor import INT64_MAX
 from headway.api.http.problem import RETRY_AFTER_S, unavailable
+from headway.api.http.request import accepts_media_type
 from headway.api.http.responses import json_response, problem_responses
 from headway.api.http.strict import StrictRoute
 from headway.api.routes.metrics import Metrics
@@ -43,9 +44,9 @@ STREAM_COUNT_MAX: Final = 2_000
 log = event_log(__name__)
 
 EVENT_ID_PATTERN: Final = r"^[0-9]{1,19}(-[0-9a-f]{1,16})?$"
-"""The number of an event and, if known, a mark of that event.
+"""The number of an event and, if known, its mark.
 
-    After a backup is restored, another event may have the number. The mark distinguishes them.
+After a backup is restored, another event may have the number. The mark distinguishes them.
 """
 After = Annotated[
     str | None,
@@ -56,7 +57,7 @@ Epoch = Annotated[
     Query(
         ge=0,
         le=INT64_MAX,
-        description="In which the place is known: in another one it is a `resync`.",
+        description="The epoch of `after`. If the current one differs, the result is `resync`.",
     ),
 ]
 LastEventId = Annotated[
@@ -64,10 +65,10 @@ LastEventId = Annotated[
 ]
 
 
-def _check_type(word: str) -> str:
-    if word in JSON_LITERALS:
+def _check_type(type_name: str) -> str:
+    if type_name in JSON_LITERALS:
         raise ValueError("must be the type of an event")
-    return word
+    return type_name
 
 
 EventTypeParam = Annotated[
@@ -83,7 +84,7 @@ EventTypeParam = Annotated[
 
 @dataclass(frozen=True, slots=True)
 class EncodedEvent:
-    """An event as it is sent, made once for all who watch."""
+    """An event as it is sent, encoded once for all streams."""
 
     sse: bytes
     head_length: int
@@ -93,7 +94,7 @@ class EncodedEvent:
 
     @property
     def text(self) -> str:
-        """As JSON."""
+        """The event as JSON, without the SSE framing."""
         return self.sse[self.head_length : -2].decode()
 
 
@@ -101,7 +102,7 @@ def encode_event(event: Event) -> EncodedEvent:
     head = (
         f"id: {event_id(event.seq, event.at)}\nevent: {_to_printable(event.type)}\ndata: ".encode()
     )
-    # JSON has no line breaks of its own, and a type is one of ours or a checked word.
+    # SSE fields end at a line break: encoded JSON has none, and `_to_printable` removes others.
     return EncodedEvent(head + f"{event_view(event)}\n\n".encode(), len(head))
 
 
@@ -109,8 +110,8 @@ def event_id(seq: int, at: Instant | None) -> str:
     return str(seq) if at is None else f"{seq}-{at:x}"
 
 
-def _to_printable(kind: str) -> str:
-    return "".join(letter if letter.isprintable() else "?" for letter in kind)
+def _to_printable(type_name: str) -> str:
+    return "".join(char if char.isprintable() else "?" for char in type_name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +122,7 @@ class EventFilter:
     types: frozenset[str]
 
     def predicate(self) -> Callable[[Event], bool] | None:
-        """None: everything is wanted."""
+        """Return a function that tests an event, or None if all events match."""
         if not (self.run_id or self.key or self.lane or self.types):
             return None
         return self._matches
@@ -135,20 +136,22 @@ class EventFilter:
         )
 
 
+_RESPONSES: Final[dict[int | str, dict[str, Any]]] = {
+    200: {
+        "model": EventPage,
+        "content": {SSE_TYPE: EVENT_STREAM},
+        "description": "A page as JSON, or with `Accept: text/event-stream` the live stream.",
+    }
+}
+
+
 def events_router(
-    face: HeadwayApi, feed: EventFeed[EncodedEvent], metrics: Metrics, access: Access
+    api: HeadwayApi, feed: EventFeed[EncodedEvent], metrics: Metrics, access: Access
 ) -> APIRouter:
     router = APIRouter(prefix="/api", tags=["events"], route_class=StrictRoute)
-    streams = EventStreams(feed, metrics, access, ping_interval_s=face.timeouts.sse_ping_interval_s)
-    answers: dict[int | str, dict[str, Any]] = {
-        200: {
-            "model": EventPage,
-            "content": {SSE_TYPE: EVENT_STREAM},
-            "description": "A page as JSON, or with `Accept: text/event-stream` the live stream.",
-        }
-    }
+    streams = EventStreams(feed, metrics, access, ping_interval_s=api.timeouts.sse_ping_interval_s)
 
-    @router.get("/events", response_class=Response, responses={**answers, **problem_responses()})
+    @router.get("/events", response_class=Response, responses={**_RESPONSES, **problem_responses()})
     async def events(
         request: Request,
         *,
@@ -160,16 +163,17 @@ def events_router(
         epoch: Epoch = None,
         last_event_id: LastEventId = None,
     ) -> Response:
-        """What happens, in order. Without `after` a stream begins now, and a page at the start."""
-        wanted = EventFilter(
+        """Return events in order. Without `after`, a stream begins now and a page at the start."""
+        event_filter = EventFilter(
             None if run_id is None else RunId(run_id), key, lane, frozenset(type or ())
         )
-        return await streams.respond(request, wanted, _parse_position(after, last_event_id, epoch))
+        position = _parse_position(after, last_event_id, epoch)
+        return await streams.respond(request, event_filter, position)
 
     @router.get(
         "/runs/{run_id}/events",
         response_class=Response,
-        responses={**answers, **problem_responses(404)},
+        responses={**_RESPONSES, **problem_responses(404)},
     )
     async def run_events(
         request: Request,
@@ -178,23 +182,23 @@ def events_router(
         epoch: Epoch = None,
         last_event_id: LastEventId = None,
     ) -> Response:
-        """What happens to one run; from its beginning, unless told."""
-        record = await face.run(run_id).record()
-        wanted = EventFilter(RunId(run_id), None, None, frozenset())
-        # Its first event has the run's own seq: what was pruned before is not missing here.
-        begin = record.run.seq - 1
-        place = _parse_position(after, last_event_id, epoch)
-        return await streams.respond(request, wanted, place, start_seq=begin)
+        """Return the events of one run in order, by default from its first event."""
+        record = await api.run(run_id).record()
+        event_filter = EventFilter(RunId(run_id), None, None, frozenset())
+        # The run's first event has the seq of the run, so older pruned events are not a gap here.
+        start_seq = record.run.seq - 1
+        position = _parse_position(after, last_event_id, epoch)
+        return await streams.respond(request, event_filter, position, start_seq=start_seq)
 
     return router
 
 
 class StreamPosition(NamedTuple):
-    """What a client says that it knows."""
+    """The last event that a client has seen."""
 
     after: int | None
     at: Instant | None
-    """When that event was written, or None if the id has no mark."""
+    """The mark of that event: its time. None if the id has no mark."""
     epoch: int | None
 
 
@@ -229,101 +233,110 @@ class EventStreams:
     async def respond(
         self,
         request: Request,
-        wanted: EventFilter,
-        place: StreamPosition,
+        event_filter: EventFilter,
+        position: StreamPosition,
         *,
         start_seq: int | None = None,
     ) -> Response:
-        """`begin` is where what is wanted has its beginning; None: with the stream itself."""
+        """Return a page, or a stream if the client accepts SSE.
+
+        `start_seq` is the position before the first event that the filter matches. None means the
+        oldest stored event.
+        """
         if not accepts_media_type(request.headers.getlist("accept"), SSE_TYPE):
-            return await self._respond_with_page(wanted, place, start_seq)
+            return await self._respond_with_page(event_filter, position, start_seq)
         if self._feed.is_closed:
             raise unavailable("this server is stopping", code="stopping")
         if self._stream_count >= STREAM_COUNT_MAX:
-            raise unavailable("too many streams are open")
-        stream = self._stream(
-            wanted, await self._start_position(place, start_seq), request.state.caller.session
-        )
+            raise unavailable("too many event streams are open; try again")
+        start = await self._start_position(position, start_seq)
+        stream = self._stream(event_filter, start, request.state.caller.session)
         return StreamingResponse(stream, media_type=SSE_TYPE, headers={"x-accel-buffering": "no"})
 
-    async def _start_position(self, place: StreamPosition, begin: int | None) -> StreamPosition:
-        """Return where a stream starts: at `place`, or if it names no event, at `begin` or now."""
-        epoch = self._feed.epoch if place.epoch is None else place.epoch
-        if place.after is not None:
-            return place._replace(epoch=epoch)
-        if begin is not None:  # A backup that has the run has all events before it.
-            return StreamPosition(begin, None, epoch)
-        # With its mark: a client that is cut off before its first event resumes with this id.
+    async def _start_position(
+        self, position: StreamPosition, start_seq: int | None
+    ) -> StreamPosition:
+        """Return the start of a stream: `position`, or if it has no event, `start_seq` or now."""
+        epoch = self._feed.epoch if position.epoch is None else position.epoch
+        if position.after is not None:
+            return position._replace(epoch=epoch)
+        if start_seq is not None:  # A backup that has the run has all events before it.
+            return StreamPosition(start_seq, None, epoch)
+        # With its mark: a client that disconnects before its first event resumes with this id.
         seq = self._feed.last_seq
         return StreamPosition(seq, await self._feed.time_of(seq), epoch)
 
     async def _respond_with_page(
-        self, wanted: EventFilter, place: StreamPosition, begin: int | None
+        self, event_filter: EventFilter, position: StreamPosition, start_seq: int | None
     ) -> Response:
-        after, at, epoch = place
-        if after is None:  # Then what is kept is meant, from its beginning, whatever was known.
-            batch = await self._feed.read(begin or 0, run_id=wanted.run_id, or_oldest=True)
-            is_gap = batch.is_gap and begin is not None
+        after, at, epoch = position
+        run_id = event_filter.run_id
+        if after is None:  # Start at the oldest stored event; the epoch does not matter.
+            page = await self._feed.read(start_seq or 0, run_id=run_id, or_oldest=True)
+            is_gap = page.is_gap and start_seq is not None
         else:
-            batch = await self._feed.read(after, run_id=wanted.run_id, at=at, epoch=epoch)
-            is_gap = batch.is_gap
-        has = wanted.predicate()
-        texts = (one.packed.text for one in batch.entries if has is None or has(one.event))
-        has_more, resync = json.dumps(batch.has_more), json.dumps(is_gap)
-        last = batch.entries[-1].event if batch.entries else None
-        if last is not None and last.seq == batch.up_to_seq:
-            upto_id = event_id(last.seq, last.at)
+            page = await self._feed.read(after, run_id=run_id, at=at, epoch=epoch)
+            is_gap = page.is_gap
+        matches = event_filter.predicate()
+        texts = (
+            entry.packed.text for entry in page.entries if matches is None or matches(entry.event)
+        )
+        has_more, resync = json.dumps(page.has_more), json.dumps(is_gap)
+        last = page.entries[-1].event if page.entries else None
+        if last is not None and last.seq == page.up_to_seq:
+            last_id = event_id(last.seq, last.at)
         else:
-            upto_id = await self._event_id(batch.up_to_seq)
+            last_id = await self._event_id(page.up_to_seq)
         return json_response(
-            f'{{"events":{to_json_array(texts)},"upto_seq":{batch.up_to_seq},"event_id":"{upto_id}"'
+            f'{{"events":{to_json_array(texts)},"upto_seq":{page.up_to_seq},"event_id":"{last_id}"'
             f',"has_more":{has_more}'
-            f',"epoch":{batch.epoch},"resync":{resync}}}'
+            f',"epoch":{page.epoch},"resync":{resync}}}'
         )
 
     async def _stream(
-        self, wanted: EventFilter, start: StreamPosition, session: str | None
+        self, event_filter: EventFilter, start: StreamPosition, session: str | None
     ) -> AsyncIterator[bytes]:
         """Stream from `start`, or begin with `resync` if the history has changed since.
 
-        `session` is the session of the watcher, or None if it has none that could end.
+        The stream ends when `session` ends. `session` is None if a token authenticated the client.
         """
-        has = wanted.predicate()
+        matches = event_filter.predicate()
         seq, at, epoch = start.after or 0, start.at, start.epoch or 0
         self._change_stream_count(1)
         try:
             head = f"retry: {RETRY_AFTER_S * 1000}\nepoch: {epoch}\nid: {event_id(seq, at)}\n\n"
             yield head.encode()
-            said_at_s = time.monotonic()
+            sent_at_s = time.monotonic()
             await self._feed.wait_for_epoch(epoch)
             history = self._feed.history_count
-            is_other = at is not None and at != await self._feed.time_of(seq)
+            is_other_event = at is not None and at != await self._feed.time_of(seq)
             while not self._feed.is_closed:
-                batch = await self._feed.page_after(seq, run_id=wanted.run_id)
-                if is_other or (history, epoch) != (self._feed.history_count, self._feed.epoch):
-                    batch = FeedPage((), self._feed.last_seq, is_gap=True)
-                    is_other, history = False, self._feed.history_count
-                    epoch = self._feed.epoch
-                if batch.up_to_seq == seq and not batch.is_gap:
+                page = await self._feed.page_after(seq, run_id=event_filter.run_id)
+                state = (self._feed.history_count, self._feed.epoch)
+                if is_other_event or (history, epoch) != state:
+                    page = FeedPage((), self._feed.last_seq, is_gap=True)
+                    is_other_event = False
+                    history, epoch = state
+                if page.up_to_seq == seq and not page.is_gap:
                     await self._feed.wait(
-                        seq, timeout_s=said_at_s + self._ping_interval_s - time.monotonic()
+                        seq, timeout_s=sent_at_s + self._ping_interval_s - time.monotonic()
                     )
                 if session is not None and self._access.is_session_over(session):
-                    return  # Whoever comes back is told that a token is needed.
-                seq = batch.up_to_seq
+                    return  # A client that reconnects gets 401.
+                seq = page.up_to_seq
                 resync = (
-                    (_encode_resync(seq, await self._event_id(seq), epoch),) if batch.is_gap else ()
+                    (_encode_resync(seq, await self._event_id(seq), epoch),) if page.is_gap else ()
                 )
-                for chunk in resync or self._chunks(batch, has):
+                for chunk in resync or self._chunks(page, matches):
                     yield chunk
-                    said_at_s = time.monotonic()
-                if time.monotonic() - said_at_s >= self._ping_interval_s:
-                    # With the id, or who waits for other events would resume from far behind.
+                    sent_at_s = time.monotonic()
+                if time.monotonic() - sent_at_s >= self._ping_interval_s:
+                    # With the id, so that a client with a filter does not resume far behind.
                     yield f": ping\nid: {await self._event_id(seq)}\n\n".encode()
-                    said_at_s = time.monotonic()
+                    sent_at_s = time.monotonic()
             yield b"event: server_closing\ndata: {}\n\n"
-        except InfrastructureError as error:  # Whoever reads comes back with the last id.
-            log.warning("stream_ended", extra={"reason": str(error)})
+        except InfrastructureError as error:  # Clients reconnect with their last id.
+            log.warning("event_stream_failed", extra={"reason": str(error)})
         finally:
             self._change_stream_count(-1)
 
@@ -335,28 +348,32 @@ class EventStreams:
         self._metrics.add_open_streams(difference)
 
     def _chunks(
-        self, batch: FeedPage[EncodedEvent], has: Callable[[Event], bool] | None
+        self, page: FeedPage[EncodedEvent], matches: Callable[[Event], bool] | None
     ) -> Iterator[bytes]:
-        """What is sent of it, in pieces: only the one under way is in memory for one watcher."""
-        if has is None and self._last_chunk[0] is batch:
-            yield self._last_chunk[1]  # Most watchers are at the same place.
-        elif batch.entries:
-            sent = [one.packed.sse for one in batch.entries if has is None or has(one.event)]
-            if has is None and sum(map(len, sent)) <= CHUNK_BYTE_COUNT_MAX:
-                self._last_chunk = (batch, b"".join(sent))
-            yield from _to_chunks(sent)
+        """Yield the matching events in chunks, so that one chunk per stream is in memory."""
+        if matches is None and self._last_chunk[0] is page:
+            yield self._last_chunk[1]  # Most streams without a filter are at the same page.
+        elif page.entries:
+            blocks = [
+                entry.packed.sse
+                for entry in page.entries
+                if matches is None or matches(entry.event)
+            ]
+            if matches is None and sum(map(len, blocks)) <= CHUNK_BYTE_COUNT_MAX:
+                self._last_chunk = (page, b"".join(blocks))
+            yield from _to_chunks(blocks)
 
 
-def _to_chunks(sent: Sequence[bytes]) -> Iterator[bytes]:
-    """All of it, many short ones together and a long one in parts."""
+def _to_chunks(blocks: Sequence[bytes]) -> Iterator[bytes]:
+    """Join short blocks and split long ones, so that no chunk exceeds the limit."""
     parts: list[bytes] = []
     length = 0
-    for one in sent:
-        if parts and length + len(one) > CHUNK_BYTE_COUNT_MAX:
+    for block in blocks:
+        if parts and length + len(block) > CHUNK_BYTE_COUNT_MAX:
             yield from _split(b"".join(parts))
             parts, length = [], 0
-        parts.append(one)
-        length += len(one)
+        parts.append(block)
+        length += len(block)
     yield from _split(b"".join(parts))
 
 
@@ -365,5 +382,5 @@ def _split(text: bytes) -> Iterator[bytes]:
         yield text[start : start + CHUNK_BYTE_COUNT_MAX]
 
 
-def _encode_resync(seq: int, place_id: str, epoch: int) -> bytes:
-    return f'id: {place_id}\nepoch: {epoch}\nevent: resync\ndata: {{"seq":{seq}}}\n\n'.encode()
+def _encode_resync(seq: int, last_id: str, epoch: int) -> bytes:
+    return f'id: {last_id}\nepoch: {epoch}\nevent: resync\ndata: {{"seq":{seq}}}\n\n'.encode()

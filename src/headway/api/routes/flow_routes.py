@@ -1,11 +1,10 @@
-"""`/api/flows`: definitions, published in versions."""
+"""`/api/flows`, `/api/flow-schema` and `/api/flow-check`: definitions and versions."""
 
 from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, Query, Request, Response
 
 from headway.api.headway_api import HeadwayApi
-from headway.api.http.caller import Actor
 from headway.api.http.cursor import (
     INT32_MAX,
     Cursor,
@@ -17,6 +16,7 @@ from headway.api.http.cursor import (
 )
 from headway.api.http.if_match import IfMatch, expected_revision
 from headway.api.http.problem import Problem
+from headway.api.http.request import Actor
 from headway.api.http.responses import (
     ETAG_HEADER,
     JSON_TYPE,
@@ -43,21 +43,21 @@ SCHEMA_RESPONSE: Final[dict[str, Any]] = {
     "content": {JSON_TYPE: {"schema": {"type": "object", "additionalProperties": True}}},
 }
 GRAPH_RESPONSE: Final[dict[str, Any]] = {
-    "description": "Mermaid's words for it.",
+    "description": "A Mermaid diagram.",
     "content": {"text/plain": {"schema": {"type": "string"}}},
 }
 
 
-def flows_router(face: HeadwayApi) -> APIRouter:
+def flows_router(api: HeadwayApi) -> APIRouter:
     router = APIRouter(prefix="/api", route_class=StrictRoute)
-    _add_definition_routes(router, face)
-    _add_check_route(router, face)
-    _add_publish_route(router, face)
-    _add_version_routes(router, face)
+    _add_definition_routes(router, api)
+    _add_check_route(router, api)
+    _add_publish_route(router, api)
+    _add_version_routes(router, api)
     return router
 
 
-def _add_definition_routes(router: APIRouter, face: HeadwayApi) -> None:
+def _add_definition_routes(router: APIRouter, api: HeadwayApi) -> None:
     @router.get(
         "/flows",
         tags=["flows"],
@@ -65,11 +65,11 @@ def _add_definition_routes(router: APIRouter, face: HeadwayApi) -> None:
         responses={200: {"model": FlowList}, **problem_responses()},
     )
     async def list_flows(limit: Limit = 100, cursor: Cursor = None) -> Response:
-        """The flows, by name."""
+        """List the flows by name."""
         (after,) = decode_cursor(cursor, str) or ("",)
-        flows, last = split_page(await face.flows.list(limit=limit + 1, after=after), limit)
-        onward = None if last is None else encode_cursor(last.name)
-        return Page("flows", (encode_json(flow_view(one)).encode() for one in flows), onward)
+        flows, last = split_page(await api.flows.list(limit=limit + 1, after=after), limit)
+        next_cursor = None if last is None else encode_cursor(last.name)
+        return Page("flows", (encode_json(flow_view(flow)).encode() for flow in flows), next_cursor)
 
     @router.get(
         "/flow-schema",
@@ -78,11 +78,11 @@ def _add_definition_routes(router: APIRouter, face: HeadwayApi) -> None:
         responses={200: SCHEMA_RESPONSE, **problem_responses()},
     )
     async def flow_schema() -> Response:
-        """A JSON Schema of definitions, for editors."""
-        return json_response(encode_json(face.flows.schema()))
+        """Return the JSON Schema of flow definitions, for editors."""
+        return json_response(encode_json(api.flows.schema()))
 
 
-def _add_check_route(router: APIRouter, face: HeadwayApi) -> None:
+def _add_check_route(router: APIRouter, api: HeadwayApi) -> None:
     @router.post(
         "/flow-check",
         tags=["flows"],
@@ -91,18 +91,18 @@ def _add_check_route(router: APIRouter, face: HeadwayApi) -> None:
         openapi_extra={"requestBody": DEFINITION_BODY},
     )
     async def check_flow(request: Request, strict: Strict = False) -> Response:
-        """Whether the definition in the body could be published; what is suspicious about it."""
+        """Check the definition in the body without publishing it, and return its warnings."""
         try:
-            warnings = await face.flows.validate(await _read_body_text(request), strict=strict)
+            warnings = await api.flows.validate(await _read_body_text(request), strict=strict)
         except InvalidFlow as error:
             raise _to_invalid_flow_problem(error) from None
         return json_response(encode_json({"warnings": issue_views(warnings)}))
 
 
-def _add_publish_route(router: APIRouter, face: HeadwayApi) -> None:
-    async def revision(name: str) -> int | None:
+def _add_publish_route(router: APIRouter, api: HeadwayApi) -> None:
+    async def read_revision(name: str) -> int | None:
         try:
-            return (await face.flows.get(name.strip())).revision
+            return (await api.flows.get(name.strip())).revision
         except FlowNotFound:
             return None
 
@@ -124,30 +124,30 @@ def _add_publish_route(router: APIRouter, face: HeadwayApi) -> None:
         if_match: IfMatch = None,
         strict: Strict = False,
     ) -> Response:
-        """Publish the definition in the body as the newest version; tasks keep theirs."""
-        expected = await expected_revision(if_match, f"flow {name!r}", lambda: revision(name))
+        """Publish the definition in the body as the newest version. Tasks keep their version."""
+        expected = await expected_revision(if_match, f"flow {name!r}", lambda: read_revision(name))
         try:
             text = await _read_body_text(request)
-            made = await face.flows.publish(
+            published = await api.flows.publish(
                 name, text, expected_revision=expected, strict=strict, by=by
             )
         except InvalidFlow as error:
             raise _to_invalid_flow_problem(error) from None
         body = {
-            "name": made.name,
-            "id": made.id,
-            "version": made.version,
-            "version_id": made.version_id,
-            "revision": made.revision,
-            "digest": made.digest,
-            "is_new": made.is_new,
-            "warnings": issue_views(made.warnings),
+            "name": published.name,
+            "id": published.id,
+            "version": published.version,
+            "version_id": published.version_id,
+            "revision": published.revision,
+            "digest": published.digest,
+            "is_new": published.is_new,
+            "warnings": issue_views(published.warnings),
         }
-        status = 201 if made.is_new else 200
-        return json_response(encode_json(body), status=status, etag=f'"{made.revision}"')
+        status = 201 if published.is_new else 200
+        return json_response(encode_json(body), status=status, etag=f'"{published.revision}"')
 
 
-def _add_version_routes(router: APIRouter, face: HeadwayApi) -> None:
+def _add_version_routes(router: APIRouter, api: HeadwayApi) -> None:
     @router.get(
         FLOW_PATH,
         tags=["flows"],
@@ -155,12 +155,12 @@ def _add_version_routes(router: APIRouter, face: HeadwayApi) -> None:
         responses={**success_response(FlowDetailView, ETAG_HEADER), **problem_responses(404)},
     )
     async def get_flow(name: NamePath, version: Version = None) -> Response:
-        """A flow with the definition of its published version, or of another."""
-        flow = await face.flows.get(name)
+        """Return a flow with the definition of its published version, or of `version`."""
+        flow = await api.flows.get(name)
         head = encode_json(flow_view(flow))[:-1]
         definition, warnings = "null", "[]"
         if version is not None or flow.published:
-            saved = await face.flows.definition(name, version)
+            saved = await api.flows.definition(name, version)
             definition, warnings = saved.text, encode_json(issue_views(saved.warnings))
         text = f'{head},"definition":{definition},"warnings":{warnings}}}'
         return json_response(text, etag=f'"{flow.revision}"')
@@ -172,17 +172,17 @@ def _add_version_routes(router: APIRouter, face: HeadwayApi) -> None:
         responses={200: {"model": VersionList}, **problem_responses(404)},
     )
     async def list_versions(name: NamePath, limit: Limit = 100, cursor: Cursor = None) -> Response:
-        """The newest first."""
+        """List the versions of a flow, the newest first."""
         (before,) = decode_cursor(cursor, int) or (INT32_MAX,)
         before = min(before, INT32_MAX)
-        found = await face.flows.versions(name, limit=limit + 1, before=before)
-        versions, last = split_page(found, limit)
+        rows = await api.flows.versions(name, limit=limit + 1, before=before)
+        versions, last = split_page(rows, limit)
         views = [
-            {"version": one.version, "id": one.id, "status": one.status, "digest": one.digest}
-            for one in versions
+            {"version": row.version, "id": row.id, "status": row.status, "digest": row.digest}
+            for row in versions
         ]
-        onward = None if last is None else encode_cursor(last.version)
-        return Page("versions", (encode_json(view).encode() for view in views), onward)
+        next_cursor = None if last is None else encode_cursor(last.version)
+        return Page("versions", (encode_json(view).encode() for view in views), next_cursor)
 
     @router.get(
         f"{FLOW_PREFIX}/graph",
@@ -191,12 +191,12 @@ def _add_version_routes(router: APIRouter, face: HeadwayApi) -> None:
         responses={200: GRAPH_RESPONSE, **problem_responses(404)},
     )
     async def flow_graph(name: NamePath, version: Version = None) -> Response:
-        """A Mermaid diagram."""
-        return Response(await face.flows.graph(name, version), media_type="text/plain")
+        """Return a Mermaid diagram of a flow."""
+        return Response(await api.flows.graph(name, version), media_type="text/plain")
 
 
 async def _read_body_text(request: Request) -> str:
-    """The body as it is: a definition may be nested deeper than other documents."""
+    """Return the body as text: a definition may be nested deeper than other documents."""
     try:
         return (await request.body()).decode()
     except UnicodeDecodeError:
@@ -204,5 +204,5 @@ async def _read_body_text(request: Request) -> str:
 
 
 def _to_invalid_flow_problem(error: InvalidFlow) -> Problem:
-    faults = [{"place": place, "problem": problem} for place, problem in error.errors]
-    return Problem(422, "invalid_flow", str(error), {"place": error.field, "faults": faults})
+    members = {"place": error.field, "faults": issue_views(error.errors)}
+    return Problem(422, "invalid_flow", str(error), members)

@@ -1,4 +1,4 @@
-"""`/healthz`, `/readyz`: whether the process lives, and whether it can do its work."""
+"""`/healthz` and `/readyz`: the process runs, and it can commit writes."""
 
 import asyncio
 import time
@@ -12,7 +12,7 @@ from headway.api.http.problem import unavailable
 from headway.api.http.responses import problem_responses
 from headway.api.routes.event_routes import EncodedEvent
 from headway.api.wire.api_models import HealthView
-from headway.core.command.admin.probe import Probe
+from headway.core.command.admin.instance import Probe
 from headway.core.errors import Error, StoreFailed
 from headway.log import event_log
 from headway.ports.store import Store
@@ -24,18 +24,18 @@ READY_S_MAX: Final = 2.0
 PROBE_INTERVAL_S: Final = 1.0
 
 
-def health_router(face: HeadwayApi, feed: EventFeed[EncodedEvent]) -> APIRouter:
+def health_router(api: HeadwayApi, feed: EventFeed[EncodedEvent]) -> APIRouter:
     router = APIRouter(tags=["operations"])
-    readiness = _Readiness(face.store)
+    readiness = _Readiness(api.store)
 
     @router.get("/healthz", responses=problem_responses())
     async def healthz() -> HealthView:
-        """The process lives."""
+        """Answer 200 while the process runs."""
         return HealthView(status="ok")
 
     @router.get("/readyz", responses=problem_responses())
     async def readyz() -> HealthView:
-        """Answer 200 if a write was just committed, else 503 with the reason, also at a stop."""
+        """Answer 200 if a write was just committed, else 503 with the reason; 503 at a stop too."""
         if feed.is_closed:
             raise unavailable("this server is stopping", code="stopping")
         await readiness.check()
@@ -60,12 +60,12 @@ class _Readiness:
                 if time.monotonic() - self._probed_at_s >= PROBE_INTERVAL_S:
                     await self._probe()
         except TimeoutError:
-            raise unavailable("the database does not take writes in time") from None
+            raise unavailable("the database did not commit a write in time") from None
         if isinstance(self._error, StoreFailed):
-            # Its message quotes the database, and this call needs no token: only the log has it.
+            # The message quotes the database, and this call needs no token, so only the log has it.
             raise unavailable("the database refuses writes; check whether its disk is full")
         if self._error is not None:
-            raise copy(self._error)  # A traceback grows wherever an error is raised.
+            raise copy(self._error)  # Raising the same object again would extend its traceback.
 
     async def _probe(self) -> None:
         try:

@@ -1,12 +1,12 @@
-"""`/api/interrupts`: everything that waits for a person, and the answer to it."""
+"""`/api/interrupts` and `/api/runs/{run_id}/resume`: open interrupts and their answers."""
 
 from typing import Any
 
 from fastapi import APIRouter, Response
 
 from headway.api.headway_api import HeadwayApi
-from headway.api.http.caller import Actor
 from headway.api.http.cursor import Cursor, Limit, build_page, decode_cursor
+from headway.api.http.request import Actor
 from headway.api.http.responses import problem_responses
 from headway.api.http.strict import StrictRoute
 from headway.api.routes.run_routes import RunIdPath, RunIdQuery
@@ -15,7 +15,7 @@ from headway.api.wire.views import interrupt_view
 from headway.core.ids import RunId
 
 
-def interrupts_router(face: HeadwayApi) -> APIRouter:
+def interrupts_router(api: HeadwayApi) -> APIRouter:
     router = APIRouter(prefix="/api", tags=["interrupts"], route_class=StrictRoute)
 
     @router.get(
@@ -28,21 +28,22 @@ def interrupts_router(face: HeadwayApi) -> APIRouter:
         run_id: RunIdQuery = None,
         cursor: Cursor = None,
     ) -> Response:
-        """What runs ask and nobody has answered, the longest first.
+        """List the interrupts that have no answer yet, the oldest first.
 
-        A page has less than `limit` when more would be too large; `cursor` leads to the rest.
+        A page has fewer than `limit` items if it would be too large. `cursor` leads to the rest.
         """
-        asking = None if run_id is None else RunId(run_id)
         after = decode_cursor(cursor, int, str, str)
-        found = face.store.board.interrupts(limit=limit + 1, run_id=asking, after=after)
-        texts = ((one.cursor, interrupt_view(one)) async for one in found)
-        return await build_page("interrupts", texts, limit=limit)
+        interrupts = api.store.board.interrupts(
+            limit=limit + 1, run_id=None if run_id is None else RunId(run_id), after=after
+        )
+        items = ((interrupt.cursor, interrupt_view(interrupt)) async for interrupt in interrupts)
+        return await build_page("interrupts", items, limit=limit)
 
     @router.post("/runs/{run_id}/resume", responses=problem_responses(404, 409, 429))
     async def resume(run_id: RunIdPath, body: ResumeBody, by: Actor) -> dict[str, Any]:
-        """Answer a question that the job asks, by its `call_id`. The first answer stands."""
+        """Answer the interrupt with this `call_id`. Only the first answer counts."""
         answer = body.model_dump(exclude={"call_id"}, exclude_unset=True)
-        await face.run(run_id).answer(body.call_id, answer, by=by)
+        await api.run(run_id).answer(body.call_id, answer, by=by)
         return {}
 
     return router

@@ -1,8 +1,8 @@
-"""`/metrics`, for Prometheus. No key and no run is a label: there is no end of them.
+"""`/metrics`, for Prometheus. Keys and runs are not labels: their number is unlimited.
 
-What is counted is what happens on the whole database since this server started, so of several
-servers any one tells it all: take their maximum, and not their sum. Requests, open streams, lost
-leases, conflicts and what the process uses are each server's own.
+Counters of runs count the events of the whole database since this server started. Every server on
+the database counts all of them: use their maximum, not their sum. Requests, open streams, lost
+leases, conflicts and process metrics count for each server separately.
 """
 
 import json
@@ -32,13 +32,13 @@ from headway.core.run.transitions import TERMINAL
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 LANE_COUNT_MAX: Final = 200
 OTHER_LABEL: Final = "(other)"
-"""Where the rest is counted: what has no path of ours, and lanes beyond so many."""
+"""Label of requests without a route, and of lanes beyond `LANE_COUNT_MAX`."""
 TIMED_RUN_COUNT_MAX: Final = 20_000
 BUCKETS_S: Final = (0.01, 0.05, 0.1, 0.5, 1, 5, 15, 60, 300, 1_800, 7_200, 28_800, 86_400)
 RESPONSE_BUCKETS_S: Final = (0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 20)
 METHODS: Final = frozenset({"GET", "POST", "PUT", "PATCH", "DELETE"})
 PATH_TEMPLATE_KEY: Final = "headway.template"
-"""Where a request that is not routed says which path it is for."""
+"""Key in the ASGI scope for the path template of a request that bypasses the router."""
 
 
 class Metrics:
@@ -47,11 +47,13 @@ class Metrics:
         ProcessCollector(registry=self.registry)
         PlatformCollector(registry=self.registry)
         self._lanes: set[str] = set()
-        # When runs were accepted, and when they began: the oldest are forgotten.
+        # When runs were accepted and started. The oldest entries are dropped at the limit.
         self._queued_at: OrderedDict[RunId, Instant] = OrderedDict()
         self._started_at: OrderedDict[RunId, Instant] = OrderedDict()
         self._runs = self._counter("headway_runs", "Runs that have ended", "lane", "outcome")
-        self._retries = self._counter("headway_run_retries", "Attempts that failed", "lane")
+        self._retries = self._counter(
+            "headway_run_retries", "Failed attempts that were retried", "lane"
+        )
         self._takeovers = self._counter(
             "headway_runs_taken_over", "Runs whose executor was lost", "lane"
         )
@@ -61,13 +63,14 @@ class Metrics:
         self._requests = self._counter("headway_http_requests", "Requests answered", "status")
         self._response_times = Histogram(
             "headway_http_request_duration_seconds",
-            "From a request's headers to the beginning of its answer",
+            "From the headers of a request to the start of its response",
             ["method", "path"],
             registry=self.registry,
             buckets=RESPONSE_BUCKETS_S,
         )
         self._conflicts = self._counter(
-            "headway_cas_conflicts", "Writes decided again because others had changed the same rows"
+            "headway_cas_conflicts",
+            "Writes decided again because other writers changed the same rows",
         )
         self._lost_leases = self._counter(
             "headway_lease_lost", "Leases of this server that were lost"
@@ -76,27 +79,27 @@ class Metrics:
         self._waits = self._histogram("headway_queue_wait_seconds", "From accepted to started")
         self._durations = self._histogram("headway_run_duration_seconds", "From started to ended")
         self._running = self._gauge("headway_lane_running", "Slots that runs hold", "lane")
-        self._capacity = self._gauge("headway_lane_capacity", "Slots there are", "lane")
+        self._capacity = self._gauge("headway_lane_capacity", "Slots of the lane", "lane")
         self._queued = self._gauge("headway_lane_queued", "Runs that wait to start", "lane")
         self._waiting = self._gauge(
-            "headway_lane_waiting", "Runs that wait, without a slot", "lane"
+            "headway_lane_waiting", "Running runs that wait without a slot", "lane"
         )
-        self._interrupts = self._gauge("headway_interrupts", "Questions that wait for a person")
-        self._instances = self._gauge("headway_instances", "Programs at work on this database")
+        self._interrupts = self._gauge("headway_interrupts", "Open interrupts")
+        self._instances = self._gauge("headway_instances", "Instances on this database")
         self._last_seq = self._gauge("headway_events_seq", "The number of the last event")
         self._streams = self._gauge("headway_event_streams", "Event streams that are open")
 
-    def _counter(self, name: str, words: str, *labels: str) -> Counter:
-        return Counter(name, words, labels, registry=self.registry)
+    def _counter(self, name: str, description: str, *labels: str) -> Counter:
+        return Counter(name, description, labels, registry=self.registry)
 
-    def _gauge(self, name: str, words: str, *labels: str) -> Gauge:
-        return Gauge(name, words, labels, registry=self.registry)
+    def _gauge(self, name: str, description: str, *labels: str) -> Gauge:
+        return Gauge(name, description, labels, registry=self.registry)
 
-    def _histogram(self, name: str, words: str) -> Histogram:
-        return Histogram(name, words, ["lane"], registry=self.registry, buckets=BUCKETS_S)
+    def _histogram(self, name: str, description: str) -> Histogram:
+        return Histogram(name, description, ["lane"], registry=self.registry, buckets=BUCKETS_S)
 
     def lane_label(self, name: LaneName | None) -> str:
-        """Its label: its name, or one for all that come after the first so many."""
+        """Return the label of a lane: its name, or OTHER_LABEL beyond `LANE_COUNT_MAX` lanes."""
         if name in self._lanes or (name and len(self._lanes) < LANE_COUNT_MAX):
             self._lanes.add(name)
             return name
@@ -111,7 +114,7 @@ class Metrics:
         self._streams.inc(difference)
 
     def record_event(self, event: Event) -> None:
-        """To be told of every event once, in order."""
+        """Count an event. The feed calls it once per event, in order."""
         if event.run_id is None:
             return
         if event.type == EventType.STATE_CHANGED:
@@ -140,31 +143,31 @@ class Metrics:
             if (started_at := self._started_at.pop(run_id, None)) is not None:
                 self._durations.labels(lane).observe((event.at - started_at) / SECOND_US)
 
-    async def render(self, face: HeadwayApi) -> bytes:
-        figures = await face.store.board.metrics()
+    async def render(self, api: HeadwayApi) -> bytes:
+        snapshot = await api.store.board.metrics()
         for gauge in (self._running, self._capacity, self._queued, self._waiting):
-            gauge.clear()  # Lanes may share a label: each adds to it.
-        for view in figures.lanes:
+            gauge.clear()  # Lanes may share a label, so each one adds to it.
+        for view in snapshot.lanes:
             lane = self.lane_label(view.lane.name)
             self._running.labels(lane).inc(view.held_count)
             self._capacity.labels(lane).inc(view.lane.capacity)
             self._queued.labels(lane).inc(view.queued_count)
             self._waiting.labels(lane).inc(view.waiting_count)
-        self._interrupts.set(figures.interrupt_count)
-        self._instances.set(figures.instance_count)
-        self._last_seq.set(figures.last_seq)
-        self._raise_to(self._conflicts, face.store.conflict_count)
-        self._raise_to(self._lost_leases, face.store.lost_lease_count)
+        self._interrupts.set(snapshot.interrupt_count)
+        self._instances.set(snapshot.instance_count)
+        self._last_seq.set(snapshot.last_seq)
+        self._raise_to(self._conflicts, api.store.conflict_count)
+        self._raise_to(self._lost_leases, api.store.lost_lease_count)
         return generate_latest(self.registry)
 
     def _raise_to(self, counter: Counter, total: int) -> None:
-        """What is counted elsewhere: as much more as there was since the last time."""
+        """Raise a counter to a total that is counted elsewhere."""
         counter.inc(total - self._last_totals.get(counter, 0))
         self._last_totals[counter] = total
 
 
 def _path_template(scope: Scope) -> str:
-    """A path as the OpenAPI document has it: never the name of anything that is in it."""
+    """Return the path template of a request, without the values of its parameters."""
     route = scope.get("route")
     if isinstance(route, APIRoute):
         return route.path_format
@@ -178,7 +181,7 @@ def _remember(instants: OrderedDict[RunId, Instant], run_id: RunId, at: Instant)
         instants.popitem(last=False)
 
 
-def metrics_router(face: HeadwayApi, metrics: Metrics) -> APIRouter:
+def metrics_router(api: HeadwayApi, metrics: Metrics) -> APIRouter:
     router = APIRouter(tags=["operations"])
 
     @router.get(
@@ -190,7 +193,7 @@ def metrics_router(face: HeadwayApi, metrics: Metrics) -> APIRouter:
         },
     )
     async def show_metrics() -> Response:
-        """Figures for Prometheus."""
-        return Response(await metrics.render(face), media_type=CONTENT_TYPE)
+        """Return the metrics in the Prometheus text format."""
+        return Response(await metrics.render(api), media_type=CONTENT_TYPE)
 
     return router

@@ -1,11 +1,11 @@
-"""`/api/schedules`: what this server runs again and again, and when next."""
+"""`/api/schedules`: the cron schedules of this server."""
 
 from fastapi import APIRouter, Response
 
 from headway.api.headway_api import HeadwayApi
-from headway.api.http.caller import Actor
 from headway.api.http.if_match import IfMatch, expected_revision
 from headway.api.http.problem import Problem
+from headway.api.http.request import Actor
 from headway.api.http.responses import (
     ETAG_HEADER,
     LOCATION_HEADER,
@@ -18,8 +18,7 @@ from headway.api.routes.submit_fast_path import IdempotencyKey, accepted_respons
 from headway.api.wire.api_models import RunView, ScheduleBody, ScheduleList, ScheduleView
 from headway.api.wire.path_names import SCHEDULE_PATH, NamePath
 from headway.api.wire.views import schedule_view, to_json_array
-from headway.core.command.admin.fire_schedule import make_submission
-from headway.core.command.admin.pause_schedule import PauseSchedule
+from headway.core.command.admin.schedules import PauseSchedule, make_submission
 from headway.core.command.protocol import RevisionMismatch
 from headway.core.command.run.idempotency import make_fingerprint
 from headway.core.errors import RevisionConflict
@@ -28,29 +27,29 @@ from headway.core.schedule import Schedule
 from headway.trace import current_trace
 
 
-def schedules_router(face: HeadwayApi) -> APIRouter:
+def schedules_router(api: HeadwayApi) -> APIRouter:
     router = APIRouter(prefix="/api/schedules", tags=["schedules"], route_class=StrictRoute)
 
     @router.get(
         "", response_class=Response, responses={200: {"model": ScheduleList}, **problem_responses()}
     )
     async def list_schedules() -> Response:
-        """The schedules of this server, by name."""
-        saved = {one.name: one for one in await face.store.board.schedules()}
+        """List the schedules of this server by name."""
+        saved = {row.name: row for row in await api.store.board.schedules()}
         texts = [
             schedule_view(schedule, saved.get(name))
-            for name, schedule in sorted(face.schedules.items())
+            for name, schedule in sorted(api.schedules.items())
         ]
         return json_response(f'{{"schedules":{to_json_array(texts)}}}')
 
-    _add_control_routes(router, face)
+    _add_control_routes(router, api)
     return router
 
 
-def _add_control_routes(router: APIRouter, face: HeadwayApi) -> None:
-    async def revision(schedule: Schedule) -> int:
-        saved = {one.name: one.revision for one in await face.store.board.schedules()}
-        return saved.get(schedule.name, 0)
+def _add_control_routes(router: APIRouter, api: HeadwayApi) -> None:
+    async def read_revision(schedule: Schedule) -> int:
+        revisions = {row.name: row.revision for row in await api.store.board.schedules()}
+        return revisions.get(schedule.name, 0)
 
     @router.patch(
         SCHEDULE_PATH,
@@ -60,14 +59,14 @@ def _add_control_routes(router: APIRouter, face: HeadwayApi) -> None:
     async def set_schedule(
         name: NamePath, body: ScheduleBody, by: Actor, if_match: IfMatch = None
     ) -> Response:
-        """Pause or resume a schedule. What would have come while it was paused does not come."""
-        schedule = _get_schedule(face, name)
-        what = f"schedule {schedule.name!r}"
-        expected = await expected_revision(if_match, what, lambda: revision(schedule))
-        wanted = PauseSchedule(schedule, is_paused=body.paused, expected_revision=expected, by=by)
-        saved = await face.store.apply(wanted)
+        """Pause or resume a schedule. Fire times during a pause are skipped."""
+        schedule = _get_schedule(api, name)
+        resource = f"schedule {schedule.name!r}"
+        expected = await expected_revision(if_match, resource, lambda: read_revision(schedule))
+        command = PauseSchedule(schedule, is_paused=body.paused, expected_revision=expected, by=by)
+        saved = await api.store.apply(command)
         if isinstance(saved, RevisionMismatch):
-            raise RevisionConflict(what, saved.revision)
+            raise RevisionConflict(resource, saved.revision)
         return json_response(schedule_view(schedule, saved), etag=f'"{saved.revision}"')
 
     @router.post(
@@ -82,22 +81,22 @@ def _add_control_routes(router: APIRouter, face: HeadwayApi) -> None:
     async def run_schedule(
         name: NamePath, by: Actor, idempotency_key: IdempotencyKey = None
     ) -> Response:
-        """Start now what the schedule would start at its next slot, which comes all the same."""
-        schedule = _get_schedule(face, name)
+        """Start the run of a schedule now. The next fire time does not change."""
+        schedule = _get_schedule(api, name)
         submission = make_submission(
             schedule,
-            face.ids.run_id(),
+            api.ids.run_id(),
             on_existing_output=OnExistingOutput.ASK,
             idempotency_key=idempotency_key,
             fingerprint=make_fingerprint("schedule", schedule.name),
             by=by,
             traceparent=current_trace(),
         )
-        return await accepted_response(await face.submit_command(submission))
+        return await accepted_response(await api.submit_command(submission))
 
 
-def _get_schedule(face: HeadwayApi, name: str) -> Schedule:
-    schedule = face.schedules.get(name.strip())
+def _get_schedule(api: HeadwayApi, name: str) -> Schedule:
+    schedule = api.schedules.get(name.strip())
     if schedule is None:
         raise Problem(404, "schedule_not_found", f"there is no schedule {name!r}")
     return schedule

@@ -1,4 +1,4 @@
-"""`/api/session`: a browser gives its token once, and keeps a cookie that scripts cannot read."""
+"""`/api/session`: exchange a token for a session cookie that scripts cannot read."""
 
 import asyncio
 from typing import Final
@@ -16,16 +16,16 @@ GUESS_DELAY_S: Final = 1.0
 
 
 def session_router(access: Access, *, is_secure: bool) -> APIRouter:
-    """`is_secure`: browsers come by TLS, whatever arrives here."""
+    """`is_secure` is True if browsers use TLS, even if a proxy forwards plain HTTP."""
     router = APIRouter(prefix="/api/session", tags=["session"], route_class=StrictRoute)
-    door = _TokenChecker(access)
+    checker = _TokenChecker(access)
 
     @router.post("", status_code=204, responses=problem_responses(429))
     async def sign_in(request: Request, body: SessionBody) -> Response:
-        """Turn a token into a session."""
-        holder = await door.check_token(body.token)
-        answer = Response(status_code=204)
-        answer.set_cookie(
+        """Sign in: exchange a token for a session cookie."""
+        holder = await checker.check_token(body.token)
+        response = Response(status_code=204)
+        response.set_cookie(
             access.cookie_name,
             access.create_session(holder),
             max_age=SESSION_S,
@@ -33,23 +33,24 @@ def session_router(access: Access, *, is_secure: bool) -> APIRouter:
             samesite="strict",
             secure=is_secure or request.url.scheme == "https",
         )
-        return answer
+        return response
 
     @router.delete("", status_code=204, responses=problem_responses())
     async def sign_out(request: Request) -> Response:
-        """End the session."""
+        """Sign out: end the session."""
         access.end_session(request.cookies.get(access.cookie_name, ""))
-        answer = Response(status_code=204)
-        answer.delete_cookie(access.cookie_name, httponly=True, samesite="strict")
-        return answer
+        response = Response(status_code=204)
+        response.delete_cookie(access.cookie_name, httponly=True, samesite="strict")
+        return response
 
     return router
 
 
 class _TokenChecker:
-    """Where tokens are tried. A right one is let in at once, whatever others do.
+    """Checks the tokens of sign-ins, and slows down guessing.
 
-    A wrong one is told so after a while, and only few are told anything but that they are many.
+    A valid token is accepted at once. A wrong one is refused after `GUESS_DELAY_S`. While
+    `GUESS_COUNT_MAX` wrong ones wait, further wrong ones get 429.
     """
 
     def __init__(self, access: Access) -> None:
@@ -58,17 +59,17 @@ class _TokenChecker:
 
     async def check_token(self, token: str) -> str:
         if self._access.is_open:
-            raise unauthorized("no token is set here: everybody may call, and nobody signs in")
+            raise unauthorized("this server has no tokens, so signing in is not needed")
         holder = self._access.find_holder(token)
         if holder is not None:
             return holder
         if self._wrong_count >= GUESS_COUNT_MAX:
             raise too_many_requests(
-                "too_many_guesses", "too many wrong tokens were tried; try again soon"
+                "too_many_guesses", "too many wrong tokens; try again in a few seconds"
             )
         self._wrong_count += 1
         try:
             await asyncio.sleep(GUESS_DELAY_S)
         finally:
             self._wrong_count -= 1
-        raise unauthorized("there is no such token")
+        raise unauthorized("invalid token")

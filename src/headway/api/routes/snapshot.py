@@ -1,4 +1,4 @@
-"""The snapshot as text: thousands of runs, written without keeping anybody else waiting."""
+"""The snapshot as JSON text. Encoding thousands of runs yields to other tasks regularly."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -19,71 +19,74 @@ T = TypeVar("T")
 
 class RecentKeyView(BaseModel):
     key: str
-    seq: int = Field(description="The `seq` of its newest run that was not refused.")
+    seq: int = Field(description="The `seq` of its newest run that was not rejected.")
 
 
 class RecentView(BaseModel):
-    """The keys with the newest runs, and the rule by which a page keeps the list up to date."""
+    """The keys with the newest runs, and the rule for clients to keep the list up to date."""
 
     keys: list[RecentKeyView] = Field(description="The recent keys, the newest first.")
     has_older: bool = Field(
-        description="Whether there are older runs, whose keys may not be listed: see `/api/runs`."
+        description="True if older runs exist whose keys may not be listed; see `/api/runs`."
     )
-    key_count_max: int = Field(
-        description="How many keys the list holds: those of the newest runs."
-    )
+    key_count_max: int = Field(description="Limit of the list. It has the keys of the newest runs.")
     event_count_max: int = Field(
-        description="At `seq` of the stream a key leaves the list when the `seq` of its newest run"
-        " is not above `seq - seq % event_step - event_count_max`."
+        description="At `seq` of the stream, remove a key from the list if the `seq` of its newest"
+        " run is not above `seq - seq % event_step - event_count_max`."
     )
     event_step: int
 
 
 class StateView(BaseModel):
-    """Everything that is going on, as of one instant of the stream."""
+    """The whole current state, as of one event of the stream."""
 
-    seq: int = Field(description="The last event that is included: subscribe after it.")
+    seq: int = Field(description="The last event that is included. Follow the events after it.")
     event_id: str = Field(
-        description="The id of that event, for `Last-Event-ID` or `?after=`: the server detects"
-        " by it whether a backup was restored since."
+        description="The id of that event, for `Last-Event-ID` or `?after=`. With it, the server"
+        " detects that a backup was restored since."
     )
     epoch: int = Field(
-        description="Of the database that was asked; another one after a failover: resume with it."
+        description="The epoch of the database, for `?epoch=`. It changes after a failover."
     )
     lanes: list[LaneResponse]
     keys: list[KeyView]
-    runs: list[RunView] = Field(description="The active ones.")
+    runs: list[RunView] = Field(description="The active runs.")
     last_runs: list[RunView] = Field(
-        description="The newest run of each saved or recent key that was not refused, and the"
-        " newest that began."
+        description="For each saved or recent key, its newest run that was not rejected and its"
+        " newest run that started."
     )
-    recent: RecentView = Field(description="The keys that are shown without a saved row.")
-    instances: list[InstanceView] = Field(description="Programs at work on this database.")
-    workers: list[WorkerView] = Field(description="Those that are alive.")
+    recent: RecentView = Field(
+        description="The recent keys, which are shown even if they are not saved."
+    )
+    instances: list[InstanceView] = Field(description="The instances on this database.")
+    workers: list[WorkerView] = Field(description="The workers that are alive.")
 
 
 WRITE_BATCH_COUNT: Final = 100
-"""How many are written before others have their turn."""
+"""Number of items that are encoded before other tasks run."""
 
 
-async def encode_state(found: Snapshot, workers: Sequence[dict[str, Any]]) -> str:
+async def encode_state(snapshot: Snapshot, workers: Sequence[dict[str, Any]]) -> str:
     return (
-        f'{{"seq":{found.seq},"event_id":"{event_id(found.seq, found.seq_written_at)}"'
-        f',"epoch":{found.epoch}'
-        f',"lanes":{await _encode_array(lane_view, found.lanes)}'
-        f',"keys":{await _encode_array(key_view, found.keys)}'
-        f',"runs":{await _encode_array(run_view, found.runs)}'
-        f',"last_runs":{await _encode_array(run_view, found.last_runs)}'
-        f',"recent":{_encode_recent(found)}'
-        f',"instances":{await _encode_array(instance_view, found.instances)}'
+        f'{{"seq":{snapshot.seq},"event_id":"{event_id(snapshot.seq, snapshot.seq_written_at)}"'
+        f',"epoch":{snapshot.epoch}'
+        f',"lanes":{await _encode_array(lane_view, snapshot.lanes)}'
+        f',"keys":{await _encode_array(key_view, snapshot.keys)}'
+        f',"runs":{await _encode_array(run_view, snapshot.runs)}'
+        f',"last_runs":{await _encode_array(run_view, snapshot.last_runs)}'
+        f',"recent":{_encode_recent(snapshot)}'
+        f',"instances":{await _encode_array(instance_view, snapshot.instances)}'
         f',"workers":{encode_json(workers)}}}'
     )
 
 
-def _encode_recent(found: Snapshot) -> str:
+def _encode_recent(snapshot: Snapshot) -> str:
     view = RecentView(
-        keys=[RecentKeyView(key=one.key, seq=one.seq) for one in found.recent_keys],
-        has_older=found.has_older_keys,
+        keys=[
+            RecentKeyView(key=recent_key.key, seq=recent_key.seq)
+            for recent_key in snapshot.recent_keys
+        ],
+        has_older=snapshot.has_older_keys,
         key_count_max=recent.KEY_COUNT_MAX,
         event_count_max=recent.EVENT_COUNT_MAX,
         event_step=recent.EVENT_STEP,

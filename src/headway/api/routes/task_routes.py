@@ -1,11 +1,10 @@
-"""`/api/tasks` and `/api/workers`: what flows do, and who does it."""
+"""`/api/tasks` and `/api/workers`: the tasks of flows, and the workers that serve them."""
 
 from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, Query, Response
 
 from headway.api.headway_api import HeadwayApi
-from headway.api.http.caller import Actor
 from headway.api.http.cursor import (
     INT32_MAX,
     PAGE_ITEM_COUNT_MAX,
@@ -15,6 +14,7 @@ from headway.api.http.cursor import (
     decode_cursor,
     take_fitting,
 )
+from headway.api.http.request import Actor
 from headway.api.http.responses import (
     LOCATION_HEADER,
     json_response,
@@ -24,7 +24,7 @@ from headway.api.http.responses import (
 from headway.api.http.strict import StrictRoute
 from headway.api.routes.run_routes import cancel_run
 from headway.api.routes.submit_fast_path import IdempotencyKey
-from headway.api.wire.api_models import CancelBody, Name, Seconds, Status
+from headway.api.wire.api_models import CancelBody, Name, Seconds
 from headway.api.wire.flow_bodies import (
     ApproveBody,
     RerunBody,
@@ -47,10 +47,8 @@ from headway.core.errors import KeyBusy, RunNotFound
 from headway.core.run.status import RunStatus
 from headway.core.worker.saved_worker import TTL_S
 from headway.ports.flow_reader import TaskFilter
-from headway.services.flow.task_view import ROW_COUNT_MAX
-from headway.services.flow.task_view import TaskView as FoundTask
+from headway.services.flow.task_view import ROW_COUNT_MAX, TaskView
 
-# The routes whose answer is a new task.
 NEW_TASK_ROUTE: Final[dict[str, Any]] = {
     "tags": ["tasks"],
     "response_class": Response,
@@ -60,26 +58,32 @@ NEW_TASK_ROUTE: Final[dict[str, Any]] = {
         **problem_responses(404, 409, 429),
     },
 }
-HeartbeatWithin = Annotated[Seconds, Query(description="The silent ones too, if it is long ago.")]
+"""Options of the routes that return a new task."""
+HeartbeatWithin = Annotated[
+    Seconds, Query(description="Maximum age of the last heartbeat. Default: live workers.")
+]
 
 
-def tasks_router(face: HeadwayApi) -> APIRouter:
+def tasks_router(api: HeadwayApi) -> APIRouter:
     router = APIRouter(prefix="/api", route_class=StrictRoute)
-    _add_start_route(router, face)
-    _add_list_routes(router, face)
-    _add_detail_routes(router, face)
-    _add_signal_routes(router, face)
-    _add_end_routes(router, face)
+    _add_start_route(router, api)
+    _add_list_routes(router, api)
+    _add_detail_routes(router, api)
+    _add_signal_routes(router, api)
+    _add_end_routes(router, api)
     return router
 
 
-def _add_start_route(router: APIRouter, face: HeadwayApi) -> None:
+def _add_start_route(router: APIRouter, api: HeadwayApi) -> None:
     @router.post(f"{FLOW_PREFIX}/tasks", **NEW_TASK_ROUTE)
     async def start_task(
         name: NamePath, body: TaskBody, by: Actor, idempotency_key: IdempotencyKey = None
     ) -> Response:
-        """Start a task of the flow, durably. With the same Idempotency-Key it is the same task."""
-        run = await face.flows.start(
+        """Start a task of a flow. After 201 the task is stored durably.
+
+        Repeated requests with the same Idempotency-Key return the same task.
+        """
+        run = await api.flows.start(
             name,
             params=body.params,
             version=body.version,
@@ -92,14 +96,14 @@ def _add_start_route(router: APIRouter, face: HeadwayApi) -> None:
             by=by,
         )
         try:
-            task = await face.flows.task(run.id)
+            task = await api.flows.task(run.id)
         except RunNotFound:
-            found = await run.record()  # What has the key is a run, and no task.
-            raise KeyBusy(found.run.key, run.id) from None
+            record = await run.record()  # `join` has returned a run of a job, which is no task.
+            raise KeyBusy(record.run.key, run.id) from None
         return _started_response(task)
 
 
-def _add_list_routes(router: APIRouter, face: HeadwayApi) -> None:
+def _add_list_routes(router: APIRouter, api: HeadwayApi) -> None:
     @router.get(
         "/tasks",
         tags=["tasks"],
@@ -107,23 +111,25 @@ def _add_list_routes(router: APIRouter, face: HeadwayApi) -> None:
         responses={200: {"model": TaskList}, **problem_responses()},
     )
     async def list_tasks(
-        status: Annotated[Status | None, Query()] = None,
+        status: Annotated[RunStatus | None, Query()] = None,
         flow: Annotated[Name | None, Query()] = None,
-        waits_for: Annotated[Name | None, Query(description="Such as `approval`.")] = None,
+        waits_for: Annotated[
+            Name | None, Query(description="The reason for waiting, such as `approval`.")
+        ] = None,
         limit: Limit = 100,
         cursor: Cursor = None,
     ) -> Response:
-        """Those that moved last come first; one that moves meanwhile is first again.
+        """List tasks, the last updated first. A task that is updated moves to the front.
 
-        A page has less than `limit` when more would be too large; `cursor` leads to the rest.
+        A page has fewer than `limit` items if it would be too large. `cursor` leads to the rest.
         """
-        wanted = TaskFilter(
-            statuses=[] if status is None else [RunStatus(status)], flow=flow, waits_for=waits_for
+        task_filter = TaskFilter(
+            statuses=[] if status is None else [status], flow=flow, waits_for=waits_for
         )
         after = decode_cursor(cursor, int, str)
-        found = face.flows.iter_tasks(wanted, limit=limit + 1, after=after)
-        texts = ((task.position, encode_json(task_view(task))) async for task in found)
-        return await build_page("tasks", texts, limit=limit)
+        tasks = api.flows.iter_tasks(task_filter, limit=limit + 1, after=after)
+        items = ((task.position, encode_json(task_view(task))) async for task in tasks)
+        return await build_page("tasks", items, limit=limit)
 
     @router.get(
         "/tasks/{task_id}",
@@ -132,11 +138,11 @@ def _add_list_routes(router: APIRouter, face: HeadwayApi) -> None:
         responses={200: {"model": TaskResponse}, **problem_responses(404)},
     )
     async def get_task(task_id: NamePath) -> Response:
-        """A task: where it is, what it waits for, and its shared state."""
-        return json_response(encode_json(task_view(await face.flows.task(task_id))))
+        """Return a task: its node, its shared state, and the reason if it waits."""
+        return json_response(encode_json(task_view(await api.flows.task(task_id))))
 
 
-def _add_detail_routes(router: APIRouter, face: HeadwayApi) -> None:
+def _add_detail_routes(router: APIRouter, api: HeadwayApi) -> None:
     @router.get(
         "/tasks/{task_id}/node-runs",
         tags=["tasks"],
@@ -148,12 +154,12 @@ def _add_detail_routes(router: APIRouter, face: HeadwayApi) -> None:
         after: Annotated[int, Query(ge=0, le=INT32_MAX)] = 0,
         limit: Annotated[int, Query(ge=1, le=ROW_COUNT_MAX)] = PAGE_ITEM_COUNT_MAX,
     ) -> Response:
-        """What its nodes have done, in the order of their ends; `after` is a `seq`."""
-        found = face.flows.iter_node_runs(task_id, limit=limit + 1, after_seq=after)
-        texts = ((row.seq, encode_json(node_run_view(row)).encode()) async for row in found)
-        _, rows, has_more = await take_fitting(texts, limit=limit)
-        onward = encode_json(has_more).encode()
-        return json_response(b'{"node_runs":[%b],"has_more":%b}' % (b",".join(rows), onward))
+        """List the node runs of a task, in the order of their ends. `after` is a `seq`."""
+        rows = api.flows.iter_node_runs(task_id, limit=limit + 1, after_seq=after)
+        items = ((row.seq, encode_json(node_run_view(row)).encode()) async for row in rows)
+        _, texts, has_more = await take_fitting(items, limit=limit)
+        parts = (b",".join(texts), encode_json(has_more).encode())
+        return json_response(b'{"node_runs":[%b],"has_more":%b}' % parts)
 
     @router.get(
         "/workers",
@@ -162,43 +168,45 @@ def _add_detail_routes(router: APIRouter, face: HeadwayApi) -> None:
         responses={200: {"model": WorkerList}, **problem_responses()},
     )
     async def list_workers(heard_within_s: HeartbeatWithin = TTL_S) -> Response:
-        """Those that were heard of so lately, the least load first; else only the live ones."""
-        found = await face.workers.list(ttl_s=heard_within_s)
+        """List the workers with a recent heartbeat, the least load first."""
+        workers = await api.workers.list(ttl_s=heard_within_s)
         views = [
             worker_view(
-                one, is_alive=face.workers.is_alive(one), calls=face.workers.calls_of(one.id)
+                worker, is_alive=api.workers.is_alive(worker), calls=api.workers.calls_of(worker.id)
             )
-            for one in found
+            for worker in workers
         ]
         return json_response(encode_json({"workers": views}))
 
 
-def _add_signal_routes(router: APIRouter, face: HeadwayApi) -> None:
-    async def shown(task_id: str) -> Response:
-        return json_response(encode_json(task_view(await face.flows.task(task_id))), status=202)
+def _add_signal_routes(router: APIRouter, api: HeadwayApi) -> None:
+    async def respond_with_task(task_id: str) -> Response:
+        return json_response(encode_json(task_view(await api.flows.task(task_id))), status=202)
 
-    refusals = problem_responses(404, 409, 429)
-    steering: dict[str, Any] = {
+    options: dict[str, Any] = {
         "tags": ["tasks"],
         "response_class": Response,
         "status_code": 202,
-        "responses": {**success_response(TaskResponse, status=202), **refusals},
+        "responses": {
+            **success_response(TaskResponse, status=202),
+            **problem_responses(404, 409, 429),
+        },
     }
 
-    @router.post("/tasks/{task_id}/signal", **steering)
+    @router.post("/tasks/{task_id}/signal", **options)
     async def signal_task(task_id: NamePath, body: SignalBody, by: Actor) -> Response:
-        """Set a key of the task's shared state, and wake it."""
-        await face.flows.signal(task_id, body.key, body.value, by=by)
-        return await shown(task_id)
+        """Set a key of a task's shared state, and wake the task."""
+        await api.flows.signal(task_id, body.key, body.value, by=by)
+        return await respond_with_task(task_id)
 
-    @router.post("/tasks/{task_id}/approve", **steering)
+    @router.post("/tasks/{task_id}/approve", **options)
     async def approve_task(task_id: NamePath, body: ApproveBody, by: Actor) -> Response:
-        """Answer the approval that it waits for; the first answer stands."""
-        await face.flows.approve(task_id, body.answer, by=by)
-        return await shown(task_id)
+        """Answer the approval that a task waits for. Only the first answer counts."""
+        await api.flows.approve(task_id, body.answer, by=by)
+        return await respond_with_task(task_id)
 
 
-def _add_end_routes(router: APIRouter, face: HeadwayApi) -> None:
+def _add_end_routes(router: APIRouter, api: HeadwayApi) -> None:
     @router.post(
         "/tasks/{task_id}/cancel",
         tags=["tasks"],
@@ -207,20 +215,20 @@ def _add_end_routes(router: APIRouter, face: HeadwayApi) -> None:
         responses={**success_response(TaskCancelView, status=202), **problem_responses(404, 409)},
     )
     async def cancel_task(task_id: NamePath, by: Actor, body: CancelBody | None = None) -> Response:
-        """Ask for its end, and for that of all it has started. `answer` as with a run's cancel."""
-        task = await face.flows.task(task_id)
-        answer = await cancel_run(face.run(task.id), body, by)
-        view = task_view(await face.flows.task(task_id))
-        return json_response(encode_json({"answer": answer.value, "task": view}), status=202)
+        """Cancel a task and the tasks that it started. `answer` is as for the cancel of a run."""
+        task = await api.flows.task(task_id)
+        result = await cancel_run(api.run(task.id), body, by)
+        view = task_view(await api.flows.task(task_id))
+        return json_response(encode_json({"answer": result.value, "task": view}), status=202)
 
     @router.post("/tasks/{task_id}/rerun", **NEW_TASK_ROUTE)
     async def rerun_task(
         task_id: NamePath, body: RerunBody, by: Actor, idempotency_key: IdempotencyKey = None
     ) -> Response:
-        """A new task that begins at a node, with the shared state of this one."""
-        run = await face.flows.rerun(task_id, body.node, idempotency_key=idempotency_key, by=by)
-        return _started_response(await face.flows.task(run.id))
+        """Start a new task at a node, with the shared state of this one."""
+        run = await api.flows.rerun(task_id, body.node, idempotency_key=idempotency_key, by=by)
+        return _started_response(await api.flows.task(run.id))
 
 
-def _started_response(task: FoundTask) -> Response:
+def _started_response(task: TaskView) -> Response:
     return json_response(encode_json(task_view(task)), status=201, location=f"/api/tasks/{task.id}")

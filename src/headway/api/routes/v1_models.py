@@ -1,7 +1,7 @@
-"""The root paths of the first flow centre, as the OpenAPI document tells of them (R5.6).
+"""The OpenAPI descriptions of the v1 API, the root paths of the first flow centre (R5.6).
 
-An object is told by an example: an answer has all of its members, of those kinds, and no others.
-What a request may say in any way at all is told without a kind: nothing is refused there.
+A response object is described by an example: it has exactly these members, with values of the same
+types. A request field without a type accepts any JSON value.
 """
 
 import json
@@ -17,9 +17,9 @@ TAG: Final = "first-centre"
 Schema = dict[str, Any]
 JsonObject = dict[str, Any]
 ErrorExamples = Mapping[int, tuple[str, JsonObject]]
-"""What each status means, and an example of what is said."""
+"""Error statuses, each with its meaning and an example body."""
 RouteOptions = dict[str, Any]
-"""Of a route."""
+"""Keyword arguments of `APIRouter.add_api_route`."""
 
 _RUN_ID: Final = "0199c3f2-7c1e-7a55-9d0b-2f6f2f1f9a10"
 _EXAMPLE_TIME_S: Final = 1_790_000_000
@@ -70,24 +70,27 @@ _OK: Final[JsonObject] = {"ok": "1"}
 
 
 class WireV1ErrorView(BaseModel):
-    """Why something is not done, in the words of the first flow centre."""
+    """An error response in the format of the first flow centre."""
 
     model_config = ConfigDict(extra="forbid")
 
     error: str
-    detail: str | None = Field(None, description="What is wrong, and where.")
+    detail: str | None = Field(None, description="The problem and its field.")
     faults: list[IssueView] | None = Field(
-        None, description="All that is wrong with a definition, each by its place."
+        None, description="All errors of a definition, each with its path."
     )
 
 
-# How they are put together.
+# Building blocks.
 
 _TEXT: Final[Schema] = {"type": "string"}
-_ALLOW: Final = {"Allow": {"description": "The methods that there are.", "schema": _TEXT}}
+_ALLOW: Final = {"Allow": {"description": "The allowed methods.", "schema": _TEXT}}
 _HEADERS: Final = {405: _ALLOW, 429: RETRY_AFTER_HEADER}
 _COMMON_ERRORS: Final[ErrorExamples] = {
-    400: ("The request cannot be taken.", {"error": "bad request", "detail": "id: must be a text"}),
+    400: (
+        "The request is invalid.",
+        {"error": "bad request", "detail": "id: must be a non-empty string"},
+    ),
     405: ("The path has no such method.", {"error": "method"}),
 }
 
@@ -98,87 +101,101 @@ def _type_schema(value: Any) -> Schema:
     return {"type": "string" if isinstance(value, str) else "integer"}
 
 
-def _exact_schema(said: JsonObject | list[JsonObject]) -> Schema:
-    if isinstance(said, list):
-        return {"type": "array", "items": _exact_schema(said[0])}
+def _exact_schema(example: JsonObject | list[JsonObject]) -> Schema:
+    if isinstance(example, list):
+        return {"type": "array", "items": _exact_schema(example[0])}
     return {
         "type": "object",
-        "required": list(said),
-        "properties": {name: _type_schema(value) for name, value in said.items()},
+        "required": list(example),
+        "properties": {name: _type_schema(value) for name, value in example.items()},
         "additionalProperties": False,
     }
 
 
 def _describe_responses(
-    said: JsonObject | list[JsonObject], refusals: ErrorExamples, optional: Schema
+    example: JsonObject | list[JsonObject], errors: ErrorExamples, optional: Schema
 ) -> dict[int | str, dict[str, Any]]:
-    schema = _exact_schema(said)
+    schema = _exact_schema(example)
     if optional:
         schema["properties"] |= optional
-    done = {JSON_TYPE: {"schema": schema, "example": said}}
-    # What the guard refuses it refuses everywhere in the same words.
-    told: dict[int | str, dict[str, Any]] = {
-        200: {"description": "Done.", "content": done},
-        **problem_responses(),
+    responses: dict[int | str, dict[str, Any]] = {
+        200: {
+            "description": "Done.",
+            "content": {JSON_TYPE: {"schema": schema, "example": example}},
+        },
+        **problem_responses(),  # The guard answers with problems on all paths.
     }
-    for status, (meaning, error) in {**_COMMON_ERRORS, **refusals}.items():
-        others = told.get(status, {"headers": _HEADERS.get(status, {})})
-        content = {JSON_TYPE: {"example": error}, **others.get("content", {})}
-        more = {"description": meaning, "content": content, "model": WireV1ErrorView}
-        told[status] = {**others, **more}
-    return told
+    for status, (meaning, error) in {**_COMMON_ERRORS, **errors}.items():
+        shared = responses.get(status, {"headers": _HEADERS.get(status, {})})
+        content = {JSON_TYPE: {"example": error}, **shared.get("content", {})}
+        own = {"description": meaning, "content": content, "model": WireV1ErrorView}
+        responses[status] = {**shared, **own}
+    return responses
 
 
 def _describe_call(
-    words: str,
-    said: JsonObject | list[JsonObject],
-    refusals: ErrorExamples | None = None,
+    description: str,
+    example: JsonObject | list[JsonObject],
+    errors: ErrorExamples | None = None,
     optional: Schema | None = None,
     **extra: Any,
 ) -> RouteOptions:
-    """Describe a call. The first sentence of `words` is its name.
+    """Describe a call. The first sentence of `description` is its summary.
 
-    `optional` are members that the answer may have in addition to those of `said`.
+    `optional` are members that the response may have in addition to those of `example`.
     """
     return {
-        "summary": words.partition(".")[0],
-        "description": words,
-        "responses": _describe_responses(said, refusals or {}, optional or {}),
+        "summary": description.partition(".")[0],
+        "description": description,
+        "responses": _describe_responses(example, errors or {}, optional or {}),
         "openapi_extra": extra,
     }
 
 
-def _query_parameter(name: str, example: str, words: str) -> Schema:
-    """A parameter of the query. None is required: what is left out is a word without letters."""
-    return {"in": "query", "name": name, "schema": _TEXT, "example": example, "description": words}
+def _query_parameter(name: str, example: str, description: str) -> Schema:
+    """Describe a query parameter. All are optional: an absent one counts as an empty string."""
+    return {
+        "in": "query",
+        "name": name,
+        "schema": _TEXT,
+        "example": example,
+        "description": description,
+    }
 
 
 def _request_body(texts: Mapping[str, str], **others: Schema) -> Schema:
-    """`texts` must be there; of `others` only what has no description."""
-    must = {name: {**_TEXT, "minLength": 1, "examples": [one]} for name, one in texts.items()}
+    """Describe a request body.
+
+    `texts` are required strings with their examples. A field of `others` is required if it has no
+    description.
+    """
+    strings = {
+        name: {**_TEXT, "minLength": 1, "examples": [example]} for name, example in texts.items()
+    }
+    required = [name for name, field in others.items() if "description" not in field]
     schema = {
         "type": "object",
-        "required": [*texts, *(name for name, one in others.items() if "description" not in one)],
-        "properties": {**must, **others},
+        "required": [*texts, *required],
+        "properties": {**strings, **others},
     }
     return {
         "required": True,
-        "description": "Names are matched whatever their case; others are left alone.",
+        "description": "Field names are matched case-insensitively. Unknown fields are ignored.",
         "content": {JSON_TYPE: {"schema": schema}},
     }
 
 
-def _untyped_field(example: Any, words: str) -> Schema:
-    return {"description": words, "examples": [example]}
+def _untyped_field(example: Any, description: str) -> Schema:
+    return {"description": description, "examples": [example]}
 
 
-# The calls.
+# Calls.
 
-_NOT_FOUND: Final[ErrorExamples] = {404: ("There is none with that id.", {"error": "not found"})}
+_NOT_FOUND: Final[ErrorExamples] = {404: ("The id is unknown.", {"error": "not found"})}
 _CONFLICT: Final[ErrorExamples] = {
-    409: ("Right words, wrong moment.", {"error": "key 'ann' is locked"})
+    409: ("The request conflicts with the current state.", {"error": "key 'ann' is locked"})
 }
-_TOO_MANY: Final[ErrorExamples] = {429: ("Too much for now.", {"error": "lane 'flow' is full"})}
+_TOO_MANY: Final[ErrorExamples] = {429: ("A limit is reached.", {"error": "lane 'flow' is full"})}
 _ISSUES: Final = [{"place": "start", "problem": "names no node"}]
 _WARNINGS: Final[Schema] = {
     "type": "array",
@@ -192,92 +209,104 @@ _WARNINGS: Final[Schema] = {
     },
 }
 _INVALID_DEFINITION: Final[ErrorExamples] = {
-    422: ("The definition is at fault.", {"error": "start: names no node", "faults": _ISSUES})
+    422: ("The definition is invalid.", {"error": "start: names no node", "faults": _ISSUES})
 }
 _NO_START: Final[ErrorExamples] = {
-    400: ("The request cannot be taken, or nothing is published.", {"error": "no start"})
+    400: ("The request is invalid, or no version is published.", {"error": "no start"})
 }
-_NO_WORKER: Final[ErrorExamples] = {500: ("Nobody offers it now.", {"error": "no worker"})}
+_NO_WORKER: Final[ErrorExamples] = {
+    500: ("No live worker offers the service.", {"error": "no worker"})
+}
 _TASK_ID: Final = f"task-{_RUN_ID}"
-_ID_PARAMETERS: Final = [_query_parameter("id", _TASK_ID, "Of the task.")]
-_SERVICE_PARAMETER: Final = _query_parameter("service", "transform", "That it offers.")
+_ID_PARAMETERS: Final = [_query_parameter("id", _TASK_ID, "The id of the task.")]
+_SERVICE_PARAMETER: Final = _query_parameter(
+    "service", "transform", "A service that the worker offers."
+)
 
 REGISTER: Final = _describe_call(
-    "Register a worker. It is alive, without load; once more: it is as it says now.",
+    "Register a worker. It counts as alive, with load 0. A repeated registration replaces it.",
     _OK,
     requestBody=_request_body(
         {"id": "worker-1", "url": "http://127.0.0.1:8080"},
-        services=_untyped_field(["sum", "transform"], "A list of names."),
+        services=_untyped_field(["sum", "transform"], "A list of service names."),
     ),
 )
 HEARTBEAT: Final = _describe_call(
-    "Tell that a worker is alive. One that nobody knows is answered so, too.",
+    "Send the heartbeat of a worker. The heartbeat of an unknown worker gets the same response.",
     _OK,
     requestBody=_request_body(
         {"id": "worker-1"},
-        url=_untyped_field("http://127.0.0.1:8080", "Not read: it is that of the registration."),
-        load={"type": "number", "description": "Calls that it is at work on.", "examples": [0]},
+        url=_untyped_field(
+            "http://127.0.0.1:8080", "Ignored: the URL of the registration is used."
+        ),
+        load={"type": "number", "description": "Number of calls in flight.", "examples": [0]},
     ),
 )
 LIST_WORKERS: Final = _describe_call(
-    "List workers. Those that were heard of lately, the least load first.",
+    "List workers. Only those with a recent heartbeat, the least load first.",
     [_WORKER],
     parameters=[
         _SERVICE_PARAMETER,
-        _query_parameter("ttl", "15", "How lately, in seconds; 15 if it is no number."),
+        _query_parameter(
+            "ttl", "15", "Maximum age of the last heartbeat in seconds. 15 if it is not a number."
+        ),
     ],
 )
 ALLOCATE: Final = _describe_call(
-    "Choose a worker. The live one with the least load.",
+    "Choose a worker. It is the live one with the least load.",
     _WORKER,
     _NO_WORKER,
     parameters=[_SERVICE_PARAMETER],
 )
 CREATE_FLOW: Final = _describe_call(
-    "Make a flow. It has its own id, even if the name is taken, and no version yet.",
+    "Create a flow. It gets an id of its own, even if the name exists, and has no version yet.",
     {"id": "flow-1"},
     _CONFLICT,
     requestBody=_request_body({"Name": "shouting"}),
 )
 PUBLISH: Final = _describe_call(
-    "Publish a version of a flow. New tasks get the latest.",
+    "Publish a version of a flow. New tasks use the latest one.",
     {"id": "ver-1"},
     {**_NOT_FOUND, **_CONFLICT, **_INVALID_DEFINITION},
     optional={"warnings": _WARNINGS},
     requestBody=_request_body(
         {"FlowID": "flow-1", "DefinitionJSON": _DEFINITION},
-        Version=_untyped_field(1, "A whole number from 1; the next one if it is none."),
-        Status=_untyped_field("published", "Anything else makes a draft; nothing is `published`."),
+        Version=_untyped_field(1, "An integer from 1. Any other value means the next version."),
+        Status=_untyped_field(
+            "published", "`published`, which is the default. Any other value creates a draft."
+        ),
     ),
 )
 START_TASK: Final = _describe_call(
-    "Start a task. It gets the latest published version.",
+    "Start a task. It uses the latest published version.",
     {"id": _TASK_ID},
     {**_NO_START, **_NOT_FOUND, **_CONFLICT, **_TOO_MANY},
     requestBody=_request_body(
         {"FlowID": "flow-1"},
-        Version=_untyped_field(1, "Not read: it is the latest published one."),
-        ParamsJSON=_untyped_field('{"text":"Hi"}', "A string that holds JSON."),
+        Version=_untyped_field(1, "Ignored: the latest published version is used."),
+        ParamsJSON=_untyped_field('{"text":"Hi"}', "A string that contains JSON."),
     ),
 )
 LIST_TASKS: Final = _describe_call(
-    "List tasks. The last updated first, a hundred at most.",
+    "List tasks. The last updated first, at most 100.",
     [_TASK],
     parameters=[
-        _query_parameter("status", "running", "`pending`, `running`, `completed` …; else all.")
+        _query_parameter(
+            "status", "running", "`pending`, `running`, `completed` … All tasks if it is absent."
+        )
     ],
 )
 GET_TASK: Final = _describe_call(
-    "Look at a task. As it is now.", _TASK, _NOT_FOUND, parameters=_ID_PARAMETERS
+    "Get a task. Its state is the current one.", _TASK, _NOT_FOUND, parameters=_ID_PARAMETERS
 )
 CANCEL_TASK: Final = _describe_call(
-    "Cancel a task. One that is over stays as it is.",
+    "Cancel a task. A task that has ended does not change.",
     _OK,
     {**_NOT_FOUND, **_CONFLICT},
     parameters=_ID_PARAMETERS,
 )
 RUN_ONCE: Final = _describe_call(
-    "Move a task on by one step. Unless somebody holds it: then it moves already.",
+    "Advance a task by one step. A task that an instance holds advances by itself.",
     _OK,
     {**_NOT_FOUND, **_CONFLICT},
     parameters=_ID_PARAMETERS,
@@ -289,11 +318,11 @@ SIGNAL: Final = _describe_call(
     requestBody=_request_body({"task_id": _TASK_ID, "key": "go"}, value={"examples": [True]}),
 )
 NODE_RUNS: Final = _describe_call(
-    "List what the nodes of a task have done. In order of their starts; nothing of an unknown one.",
+    "List the node runs of a task. In order of their starts. Empty for an unknown task.",
     [_NODE_RUN],
-    parameters=[_query_parameter("task_id", _TASK_ID, "Of the task.")],
+    parameters=[_query_parameter("task_id", _TASK_ID, "The id of the task.")],
 )
-# An array has no room to say that there is more.
+# The body is an array, so a header leads to the rest.
 NODE_RUNS["responses"][200]["headers"] = {
-    "Link": {"description": '`rel="next"`: where those are that found no room.', "schema": _TEXT}
+    "Link": {"description": '`rel="next"`: the node runs that did not fit.', "schema": _TEXT}
 }

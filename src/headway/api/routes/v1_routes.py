@@ -1,7 +1,7 @@
-"""The root paths of the first flow centre, for programs that speak its dialect already (R5.6).
+"""The v1 API: the root paths of the first flow centre, for its existing clients (R5.6).
 
-A second spelling of the same flows, tasks and workers. Field names of requests are matched
-whatever their case; answers are spelt exactly so.
+It gives access to the same flows, tasks and workers as `/api`. Field names of requests are matched
+case-insensitively. Responses have exactly the field names of the first flow centre.
 """
 
 import json
@@ -13,10 +13,10 @@ from fastapi import APIRouter, Request, Response
 from starlette.routing import Route
 
 from headway.api.headway_api import HeadwayApi
-from headway.api.http.caller import get_actor
 from headway.api.http.cursor import INT32_MAX, take_fitting
 from headway.api.http.problem import RETRY_AFTER_S
-from headway.api.routes import v1_models as told
+from headway.api.http.request import get_actor
+from headway.api.routes import v1_models as models
 from headway.api.wire.flow_bodies import issue_views
 from headway.core.command.run.wait import Wake
 from headway.core.document import decode_document
@@ -49,56 +49,56 @@ RouteHandler = Callable[[Request], Awaitable[Response]]
 
 
 class WireV1Error(Exception):
-    """An answer that is not a success: its status and what is said."""
+    """An error response with this status and error text."""
 
-    def __init__(self, status: int, error: str, **more: Any) -> None:
+    def __init__(self, status: int, error: str) -> None:
         super().__init__(error)
         self.status = status
-        self.body = {"error": error, **more}
+        self.body = {"error": error}
 
 
-def wire_v1_router(face: HeadwayApi) -> APIRouter:
-    router = APIRouter(tags=[told.TAG])
-    calls: tuple[tuple[str, tuple[str, ...], CallHandler, told.RouteOptions], ...] = (
-        ("POST", ("/workers/register", "/register"), _register, told.REGISTER),
-        ("POST", ("/workers/heartbeat", "/heartbeat"), _heartbeat, told.HEARTBEAT),
-        ("GET", ("/workers/list", "/list"), _list_workers, told.LIST_WORKERS),
-        ("GET", ("/workers/allocate", "/allocate"), _allocate, told.ALLOCATE),
-        ("POST", ("/flows",), _create_flow, told.CREATE_FLOW),
-        ("POST", ("/flows/version",), _publish, told.PUBLISH),
-        ("GET", ("/tasks",), _list_tasks, told.LIST_TASKS),
-        ("POST", ("/tasks",), _start_task, told.START_TASK),
-        ("GET", ("/tasks/get",), _get_task, told.GET_TASK),
-        ("POST", ("/tasks/cancel",), _cancel_task, told.CANCEL_TASK),
-        ("POST", ("/tasks/run_once",), _run_once, told.RUN_ONCE),
-        ("POST", ("/tasks/signal",), _signal, told.SIGNAL),
-        ("GET", ("/tasks/runs",), _list_node_runs, told.NODE_RUNS),
+def wire_v1_router(api: HeadwayApi) -> APIRouter:
+    router = APIRouter(tags=[models.TAG])
+    calls: tuple[tuple[str, tuple[str, ...], CallHandler, models.RouteOptions], ...] = (
+        ("POST", ("/workers/register", "/register"), _register, models.REGISTER),
+        ("POST", ("/workers/heartbeat", "/heartbeat"), _heartbeat, models.HEARTBEAT),
+        ("GET", ("/workers/list", "/list"), _list_workers, models.LIST_WORKERS),
+        ("GET", ("/workers/allocate", "/allocate"), _allocate, models.ALLOCATE),
+        ("POST", ("/flows",), _create_flow, models.CREATE_FLOW),
+        ("POST", ("/flows/version",), _publish, models.PUBLISH),
+        ("GET", ("/tasks",), _list_tasks, models.LIST_TASKS),
+        ("POST", ("/tasks",), _start_task, models.START_TASK),
+        ("GET", ("/tasks/get",), _get_task, models.GET_TASK),
+        ("POST", ("/tasks/cancel",), _cancel_task, models.CANCEL_TASK),
+        ("POST", ("/tasks/run_once",), _run_once, models.RUN_ONCE),
+        ("POST", ("/tasks/signal",), _signal, models.SIGNAL),
+        ("GET", ("/tasks/runs",), _list_node_runs, models.NODE_RUNS),
     )
     allowed: dict[str, list[str]] = {}
     for method, paths, call, options in calls:
         for path in paths:
             allowed.setdefault(path, []).append(method)
             name = f"first_centre_{method.lower()}{path.replace('/', '_')}"
-            answer = _wrap_call(face, call)
+            handler = _wrap_call(api, call)
             router.add_api_route(
-                path, answer, methods=[method], name=name, response_class=Response, **options
+                path, handler, methods=[method], name=name, response_class=Response, **options
             )
     for path, methods in allowed.items():
-        # To whichever method that is left, always the same.
-        refusal = _json_response(
+        # All other methods get the same response.
+        method_error = _json_response(
             {"error": "method"}, status=405, headers={"allow": ", ".join(methods)}
         )
-        router.routes.append(Route(path, refusal))
+        router.routes.append(Route(path, method_error))
     return router
 
 
-def _wrap_call(face: HeadwayApi, call: CallHandler) -> RouteHandler:
-    async def answer(request: Request) -> Response:
+def _wrap_call(api: HeadwayApi, call: CallHandler) -> RouteHandler:
+    async def handle(request: Request) -> Response:
         try:
-            said = await call(face, request)
-            return said if isinstance(said, Response) else _json_response(said)
-        except WireV1Error as refusal:
-            return _json_response(refusal.body, status=refusal.status)
+            result = await call(api, request)
+            return result if isinstance(result, Response) else _json_response(result)
+        except WireV1Error as error:
+            return _json_response(error.body, status=error.status)
         except InvalidFlow as error:
             return _json_response(
                 {"error": str(error), "faults": issue_views(error.errors)}, status=422
@@ -115,7 +115,7 @@ def _wrap_call(face: HeadwayApi, call: CallHandler) -> RouteHandler:
         except Error as error:
             return _json_response({"error": str(error)}, status=409)
 
-    return answer
+    return handle
 
 
 def _json_response(
@@ -135,35 +135,35 @@ OK: Final = {"ok": "1"}
 # Workers.
 
 
-async def _register(face: HeadwayApi, request: Request) -> Any:
-    given = await _read_fields(request)
-    services = given.get("services") or []
+async def _register(api: HeadwayApi, request: Request) -> Any:
+    fields = await _read_fields(request)
+    services = fields.get("services") or []
     if not isinstance(services, list):
         raise InvalidInput("services", "must be a list")
-    await face.workers.register(_require_text(given, "id"), _require_text(given, "url"), services)
+    await api.workers.register(_require_text(fields, "id"), _require_text(fields, "url"), services)
     return OK
 
 
-async def _heartbeat(face: HeadwayApi, request: Request) -> Any:
-    given = await _read_fields(request)
-    load = given.get("load", 0)
+async def _heartbeat(api: HeadwayApi, request: Request) -> Any:
+    fields = await _read_fields(request)
+    load = fields.get("load", 0)
     if not isinstance(load, int | float) or isinstance(load, bool):
         raise InvalidInput("load", "must be a number")
-    await face.workers.record_heartbeat(_require_text(given, "id"), int(load))
+    await api.workers.record_heartbeat(_require_text(fields, "id"), int(load))
     return OK
 
 
-async def _list_workers(face: HeadwayApi, request: Request) -> Any:
+async def _list_workers(api: HeadwayApi, request: Request) -> Any:
     service = request.query_params.get("service") or None
-    found = await face.workers.list(service=service, ttl_s=_ttl_s(request))
-    return [_worker_fields(one) for one in found]
+    workers = await api.workers.list(service=service, ttl_s=_ttl_s(request))
+    return [_worker_fields(worker) for worker in workers]
 
 
-async def _allocate(face: HeadwayApi, request: Request) -> Any:
-    found = await face.workers.list(service=request.query_params.get("service", ""))
-    if not found:
+async def _allocate(api: HeadwayApi, request: Request) -> Any:
+    workers = await api.workers.list(service=request.query_params.get("service", ""))
+    if not workers:
         raise WireV1Error(500, "no worker")
-    return _worker_fields(found[0])
+    return _worker_fields(workers[0])
 
 
 def _ttl_s(request: Request) -> float:
@@ -188,92 +188,92 @@ def _worker_fields(worker: LiveWorker) -> Fields:
 # Flows.
 
 
-async def _create_flow(face: HeadwayApi, request: Request) -> Any:
-    made = await face.flows.create(
+async def _create_flow(api: HeadwayApi, request: Request) -> Any:
+    flow = await api.flows.create(
         _require_text(await _read_fields(request), "name"), by=get_actor(request.scope)
     )
-    return {"id": made.id}
+    return {"id": flow.id}
 
 
-async def _publish(face: HeadwayApi, request: Request) -> Any:
-    given = await _read_fields(request)
-    flow = await face.flows.get_by_id(_require_text(given, "flowid"))
-    version = given.get("version")
-    status = given.get("status") or VersionStatus.PUBLISHED
+async def _publish(api: HeadwayApi, request: Request) -> Any:
+    fields = await _read_fields(request)
+    flow = await api.flows.get_by_id(_require_text(fields, "flowid"))
+    version = fields.get("version")
+    status = fields.get("status") or VersionStatus.PUBLISHED
     is_published = status == VersionStatus.PUBLISHED
-    published = await face.flows.publish(
+    published = await api.flows.publish(
         flow.name,
-        _require_text(given, "definitionjson"),
+        _require_text(fields, "definitionjson"),
         version=version if isinstance(version, int) and 0 < version <= INT32_MAX else None,
         status=VersionStatus.PUBLISHED if is_published else VersionStatus.DRAFT,
         default_policy=ErrorPolicy.FOLLOW_DEFAULT,
         by=get_actor(request.scope),
     )
-    answer: dict[str, Any] = {"id": published.version_id}
-    if published.unknown_fields:  # Otherwise the answer has its original form.
-        answer["warnings"] = issue_views(published.unknown_fields)
-    return answer
+    body: dict[str, Any] = {"id": published.version_id}
+    if published.unknown_fields:  # Otherwise the response has its original form.
+        body["warnings"] = issue_views(published.unknown_fields)
+    return body
 
 
 # Tasks.
 
 
-async def _start_task(face: HeadwayApi, request: Request) -> Any:
-    given = await _read_fields(request)
-    flow = await face.flows.get_by_id(_require_text(given, "flowid"))
+async def _start_task(api: HeadwayApi, request: Request) -> Any:
+    fields = await _read_fields(request)
+    flow = await api.flows.get_by_id(_require_text(fields, "flowid"))
     if not flow.published:
         raise WireV1Error(400, "no start")
-    text = given.get("paramsjson") or "{}"
+    text = fields.get("paramsjson") or "{}"
     if not isinstance(text, str):
-        raise InvalidInput("ParamsJSON", "must be a string that holds JSON")
+        raise InvalidInput("ParamsJSON", "must be a string that contains JSON")
     params = decode_document(text, field="ParamsJSON")
-    run = await face.flows.start(flow.name, params=params or {}, by=get_actor(request.scope))
+    run = await api.flows.start(flow.name, params=params or {}, by=get_actor(request.scope))
     return {"id": f"{TASK_PREFIX}{run.id}"}
 
 
-async def _list_tasks(face: HeadwayApi, request: Request) -> Any:
-    word = request.query_params.get("status", "")
-    statuses = [status for status, words in STATUS_NAMES.items() if words.task == word]
-    if word and not statuses:
+async def _list_tasks(api: HeadwayApi, request: Request) -> Any:
+    task_status = request.query_params.get("status", "")
+    statuses = [status for status, names in STATUS_NAMES.items() if names.task == task_status]
+    if task_status and not statuses:
         return []
-    leases = await _load_lease_expiries(face)
-    found = face.flows.iter_tasks(TaskFilter(statuses=statuses), limit=TASK_COUNT_MAX)
-    texts = ((one.id, _encode_json(_task_fields(one, leases)).encode()) async for one in found)
-    _, tasks, _ = await take_fitting(texts, limit=TASK_COUNT_MAX)
-    return _raw_response(b"[%b]" % b",".join(tasks))
+    leases = await _load_lease_expiries(api)
+    tasks = api.flows.iter_tasks(TaskFilter(statuses=statuses), limit=TASK_COUNT_MAX)
+    items = ((task.id, _encode_json(_task_fields(task, leases)).encode()) async for task in tasks)
+    _, texts, _ = await take_fitting(items, limit=TASK_COUNT_MAX)
+    return _raw_response(b"[%b]" % b",".join(texts))
 
 
-async def _get_task(face: HeadwayApi, request: Request) -> Any:
+async def _get_task(api: HeadwayApi, request: Request) -> Any:
     return _task_fields(
-        await face.flows.task(_parse_run_id(request, "id")), await _load_lease_expiries(face)
+        await api.flows.task(_parse_run_id(request, "id")), await _load_lease_expiries(api)
     )
 
 
-async def _cancel_task(face: HeadwayApi, request: Request) -> Any:
-    task = await face.flows.task(_parse_run_id(request, "id"))
-    await face.run(task.id).cancel(by=get_actor(request.scope))
+async def _cancel_task(api: HeadwayApi, request: Request) -> Any:
+    task = await api.flows.task(_parse_run_id(request, "id"))
+    await api.run(task.id).cancel(by=get_actor(request.scope))
     return OK
 
 
-async def _run_once(face: HeadwayApi, request: Request) -> Any:
-    """Whoever is ready is driven at once anyway; one whose time has come is not waited for."""
-    task = await face.flows.task(_parse_run_id(request, "id"))
-    await face.store.apply(Wake(task.id))
+async def _run_once(api: HeadwayApi, request: Request) -> Any:
+    """Wake a task that waits for a time. A task that is ready advances without this call."""
+    task = await api.flows.task(_parse_run_id(request, "id"))
+    await api.store.apply(Wake(task.id))
     return OK
 
 
-async def _signal(face: HeadwayApi, request: Request) -> Any:
-    given = await _read_fields(request)
-    task_id = to_run_id(_require_text(given, "task_id"))
-    if "value" not in given:
+async def _signal(api: HeadwayApi, request: Request) -> Any:
+    fields = await _read_fields(request)
+    task_id = to_run_id(_require_text(fields, "task_id"))
+    if "value" not in fields:
         raise InvalidInput("value", "is missing")
     by = get_actor(request.scope)
-    await face.flows.signal(task_id, _require_text(given, "key"), given["value"], by=by)
+    await api.flows.signal(task_id, _require_text(fields, "key"), fields["value"], by=by)
     return OK
 
 
 class _NodeRunStart(NamedTuple):
-    """Where a node run belongs."""
+    """The start of a node run, for sorting. Fields are in the order of comparison."""
 
     at: Instant
     seq: int
@@ -281,26 +281,26 @@ class _NodeRunStart(NamedTuple):
     branch: int | None
 
 
-async def _list_node_runs(face: HeadwayApi, request: Request) -> Any:
+async def _list_node_runs(api: HeadwayApi, request: Request) -> Any:
     task_id = _parse_run_id(request, "task_id")
-    found = face.flows.iter_node_runs(task_id, limit=ROW_COUNT_MAX + 1)
-    texts = (
+    node_runs = api.flows.iter_node_runs(task_id, limit=ROW_COUNT_MAX + 1)
+    items = (
         (
             _NodeRunStart(row.started_at, row.seq, row.path, row.branch),
             _encode_json(_node_run_fields(task_id, row)).encode(),
         )
-        async for row in found
+        async for row in node_runs
     )
     try:
-        starts, rows, has_more = await take_fitting(texts, limit=ROW_COUNT_MAX)
+        starts, texts, has_more = await take_fitting(items, limit=ROW_COUNT_MAX)
     except RunNotFound:
         return []
     headers = {}
     if has_more:
-        # An array has no room to say that there is more; and this says where it is.
+        # The body is an array, so a header leads to the rest.
         rest = f"/api/tasks/{task_id}/node-runs?after={starts[-1].seq}"
         headers["link"] = f'<{rest}>; rel="next"'
-    by_seq = {start.seq: text for start, text in zip(starts, rows, strict=True)}
+    by_seq = {start.seq: text for start, text in zip(starts, texts, strict=True)}
     ordered = b",".join(by_seq[start.seq] for start in _sort_by_start(starts))
     return _raw_response(b"[%b]" % ordered, headers=headers)
 
@@ -313,7 +313,7 @@ def _sort_by_start(starts: Sequence[_NodeRunStart]) -> Iterator[_NodeRunStart]:
     """
     latest: dict[tuple[str, ...], Instant] = {}
     placed: list[_NodeRunStart] = []
-    for start in sorted(starts, key=lambda one: one.seq):
+    for start in sorted(starts, key=lambda start: start.seq):
         at = start.at
         if start.branch is None:
             # Branches of an earlier visit to the node started earlier, so they do not matter here.
@@ -325,8 +325,9 @@ def _sort_by_start(starts: Sequence[_NodeRunStart]) -> Iterator[_NodeRunStart]:
         yield from sorted(together, key=lambda start: (start.branch is None, start.branch or 0))
 
 
-async def _load_lease_expiries(face: HeadwayApi) -> Mapping[InstanceId, Instant]:
-    return {one.id: one.lease_expires_at for one in await face.store.runs.instances()}
+async def _load_lease_expiries(api: HeadwayApi) -> Mapping[InstanceId, Instant]:
+    instances = await api.store.runs.instances()
+    return {instance.id: instance.lease_expires_at for instance in instances}
 
 
 def _task_fields(task: TaskView, leases: Mapping[InstanceId, Instant]) -> Fields:
@@ -373,7 +374,7 @@ def _node_run_fields(task_id: RunId, row: NodeRun) -> Fields:
 
 
 async def _read_fields(request: Request) -> Fields:
-    """The members of the body, by their names in lower case."""
+    """Return the members of the body by their names in lower case."""
     try:
         body = (await request.body()).decode()
     except UnicodeDecodeError as error:
@@ -384,15 +385,15 @@ async def _read_fields(request: Request) -> Fields:
     fields: dict[str, Any] = {}
     for name, member in value.items():
         if name.lower() in fields:
-            raise InvalidInput(name, "comes twice, in different spellings")
+            raise InvalidInput(name, "occurs twice, with different upper and lower case")
         fields[name.lower()] = member
     return fields
 
 
-def _require_text(given: Fields, name: str) -> str:
-    value = given.get(name)
+def _require_text(fields: Fields, name: str) -> str:
+    value = fields.get(name)
     if not isinstance(value, str) or not value.strip():
-        raise InvalidInput(name, "must be a text")
+        raise InvalidInput(name, "must be a non-empty string")
     return value
 
 

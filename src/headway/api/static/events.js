@@ -1,5 +1,5 @@
-// Follows what happens on a headway server: a snapshot, then every event after it, once, in order.
-// The protocol is in docs/events.md. No dependencies; it runs in browsers and in Node.
+// Follows the events of a headway server: a snapshot, then every event after it, once, in order.
+// docs/events.md describes the protocol. No dependencies. Runs in browsers and in Node.
 //
 //   const following = follow({ onSnapshot: draw, onEvent: change });
 //   following.stop();
@@ -11,16 +11,16 @@ const SILENCE_MS = 45_000;
 
 /**
  * @param {object} options
- * @param {string} [options.base] where the server is; this page's own by default
- * @param {string} [options.token] sent as a Bearer token; a browser that has signed in needs none
- * @param {object} [options.filter] run_id, key, lane, type: only such events
- * @param {(snapshot: object) => void} [options.onSnapshot] forget what you know, and draw this
- * @param {(event: object) => void} [options.onEvent] one event, newer than all before
- * @param {(isLive: boolean, problem?: Error) => void} [options.onLive] the line is up, or cut
- * @param {(fault: unknown) => void} [options.onFault] what onSnapshot or onEvent has thrown; it is
- *   logged by default. What they know may be wrong then, so the snapshot follows.
- * @returns {{stop: () => void, done: Promise<void>}} `done` also when the server refuses for good
- *   (a token that is missing or wrong): `onLive(false, problem)` has told it, with a `status`.
+ * @param {string} [options.base] URL of the server. Default: the origin of this page
+ * @param {string} [options.token] sent as a Bearer token. A browser that has signed in needs none
+ * @param {object} [options.filter] run_id, key, lane, type: receive only matching events
+ * @param {(snapshot: object) => void} [options.onSnapshot] replace all state by this
+ * @param {(event: object) => void} [options.onEvent] one event, newer than all before it
+ * @param {(isLive: boolean, problem?: Error) => void} [options.onLive] connected, or disconnected
+ * @param {(error: unknown) => void} [options.onFault] an error thrown by onSnapshot or onEvent;
+ *   logged by default. The state of the handlers may be wrong then, so a new snapshot follows.
+ * @returns {{stop: () => void, done: Promise<void>}} `done` also resolves when the server refuses
+ *   permanently (a missing or wrong token), after `onLive(false, problem)` with `problem.status`.
  */
 export function follow(options) {
   const stopping = new AbortController();
@@ -28,7 +28,7 @@ export function follow(options) {
   return { stop: () => stopping.abort(), done };
 }
 
-/** The server has answered, and it was a no. */
+/** An error response of the server. */
 class Refused extends Error {
   constructor(status) {
     super(`the server answered ${status}`);
@@ -41,118 +41,119 @@ class Refused extends Error {
 }
 
 async function run(options, stopped) {
-  const { onLive = () => {}, onFault = (fault) => console.error(fault) } = options;
+  const { onLive = () => {}, onFault = (error) => console.error(error) } = options;
   // seq: the last event that was dispatched, or null if there is none. id: the seq with the mark of
   // that event, if it is known. epoch: the epoch of that seq.
-  const place = { seq: null, id: undefined, epoch: undefined, waitMs: RETRY_MS_MIN };
-  const tell = (handler, told) => {
+  const position = { seq: null, id: undefined, epoch: undefined, waitMs: RETRY_MS_MIN };
+  const dispatch = (handler, value) => {
     try {
-      handler?.(told);
-    } catch (fault) {
-      place.seq = null;
-      onFault(fault);
+      handler?.(value);
+    } catch (error) {
+      position.seq = null;
+      onFault(error);
     }
   };
   while (!stopped.aborted) {
     try {
-      if (place.seq === null) {
+      if (position.seq === null) {
         const parts = [];
-        for await (const part of heard(options, "/api/state", {}, stopped)) parts.push(part);
+        for await (const part of receive(options, "/api/state", {}, stopped)) parts.push(part);
         const snapshot = JSON.parse(parts.join(""));
-        ({ seq: place.seq, event_id: place.id, epoch: place.epoch } = snapshot);
-        tell(options.onSnapshot, snapshot);
+        ({ seq: position.seq, event_id: position.id, epoch: position.epoch } = snapshot);
+        dispatch(options.onSnapshot, snapshot);
       }
-      if (place.seq !== null) await read(options, place, tell, stopped);
+      if (position.seq !== null) await read(options, position, dispatch, stopped);
       onLive(false);
     } catch (problem) {
       if (stopped.aborted) break;
       onLive(false, problem);
       if (problem instanceof Refused && problem.isFinal) break;
     }
-    await sleep(place.waitMs * (0.5 + Math.random() / 2), stopped);
-    place.waitMs = Math.min(place.waitMs * 2, RETRY_MS_MAX);
+    await sleep(position.waitMs * (0.5 + Math.random() / 2), stopped);
+    position.waitMs = Math.min(position.waitMs * 2, RETRY_MS_MAX);
   }
 }
 
-/** One stream, from where we are until it ends, is cut, or something is missing. */
-async function read(options, place, tell, stopped) {
+/** Read one stream, from `position` until it ends, the connection fails, or events are missing. */
+async function read(options, position, dispatch, stopped) {
   const filter = [...pairs(options.filter ?? {})];
   const query = new URLSearchParams(filter);
-  if (place.epoch !== undefined) query.set("epoch", place.epoch);
-  const headers = { accept: "text/event-stream", "last-event-id": String(place.id ?? place.seq) };
-  const onAnswer = () => options.onLive?.(true);
-  for await (const block of blocks(heard(options, `/api/events?${query}`, headers, stopped, onAnswer))) {
-    place.waitMs = RETRY_MS_MIN;
-    const seq = block.id === undefined ? place.seq : Number.parseInt(block.id, 10);
-    const isGap = filter.length === 0 && seq > place.seq + 1;
-    if (block.event === "resync" || isGap) place.seq = null; // Begin again with the snapshot.
-    else if (seq > place.seq) {
-      place.id = block.id;
-      place.seq = seq; // Also without a word: a filtered stream moves on.
-      if (block.data !== undefined) tell(options.onEvent, JSON.parse(block.data));
+  if (position.epoch !== undefined) query.set("epoch", position.epoch);
+  const headers = { accept: "text/event-stream", "last-event-id": String(position.id ?? position.seq) };
+  const onResponse = () => options.onLive?.(true);
+  for await (const block of blocks(receive(options, `/api/events?${query}`, headers, stopped, onResponse))) {
+    position.waitMs = RETRY_MS_MIN;
+    const seq = block.id === undefined ? position.seq : Number.parseInt(block.id, 10);
+    const isGap = filter.length === 0 && seq > position.seq + 1;
+    if (block.event === "resync" || isGap) position.seq = null; // Load a new snapshot.
+    else if (seq > position.seq) {
+      position.id = block.id;
+      position.seq = seq; // Also without data: a filtered stream advances too.
+      if (block.data !== undefined) dispatch(options.onEvent, JSON.parse(block.data));
     }
-    if (place.seq === null || stopped.aborted) return;
+    if (position.seq === null || stopped.aborted) return;
   }
 }
 
-/** What the server answers, part by part; an error as soon as it is silent for too long. */
-async function* heard(options, path, headers, stopped, onAnswer = () => {}) {
-  const line = new AbortController();
-  const cut = () => line.abort(stopped.reason);
-  const inTime = async (waiting) => {
-    const timer = setTimeout(() => line.abort(new Error("the line is silent")), SILENCE_MS);
-    return await waiting.finally(() => clearTimeout(timer));
+/** Yield the response in parts. Throw if no data arrives for SILENCE_MS. */
+async function* receive(options, path, headers, stopped, onResponse = () => {}) {
+  const connection = new AbortController();
+  const abort = () => connection.abort(stopped.reason);
+  const inTime = async (pending) => {
+    const silence = new Error(`no data for ${SILENCE_MS / 1000} s`);
+    const timer = setTimeout(() => connection.abort(silence), SILENCE_MS);
+    return await pending.finally(() => clearTimeout(timer));
   };
-  stopped.addEventListener("abort", cut);
-  if (stopped.aborted) cut();
+  stopped.addEventListener("abort", abort);
+  if (stopped.aborted) abort();
   try {
-    const answer = await inTime(call(options, path, headers, line.signal));
-    onAnswer();
-    const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
+    const response = await inTime(call(options, path, headers, connection.signal));
+    onResponse();
+    const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
     while (true) {
       const { done, value } = await inTime(reader.read());
       if (done) return;
       yield value;
     }
   } finally {
-    stopped.removeEventListener("abort", cut);
-    line.abort(); // Whoever has heard enough leaves the line.
+    stopped.removeEventListener("abort", abort);
+    connection.abort(); // Close the connection if the caller stops early.
   }
 }
 
 async function call(options, path, headers, signal) {
   const token = options.token ? { authorization: `Bearer ${options.token}` } : {};
-  const answer = await fetch(`${options.base ?? ""}${path}`, {
+  const response = await fetch(`${options.base ?? ""}${path}`, {
     headers: { ...headers, ...token },
     cache: "no-store",
     signal,
   });
-  if (!answer.ok) throw new Refused(answer.status);
-  return answer;
+  if (!response.ok) throw new Refused(response.status);
+  return response;
 }
 
-/** The blocks of an event stream: each the fields that it has. */
+/** Yield the blocks of an event stream, each as an object of its fields. */
 async function* blocks(parts) {
   let rest = "";
   for await (const part of parts) {
-    const found = (rest + part).split("\n\n");
-    rest = found.pop();
-    for (const one of found) yield fields(one);
+    const complete = (rest + part).split("\n\n");
+    rest = complete.pop();
+    for (const block of complete) yield fields(block);
   }
 }
 
-function fields(part) {
-  const found = {};
-  for (const line of part.split("\n")) {
+function fields(block) {
+  const values = {};
+  for (const line of block.split("\n")) {
     const colon = line.indexOf(": ");
-    if (colon > 0) found[line.slice(0, colon)] = line.slice(colon + 2);
+    if (colon > 0) values[line.slice(0, colon)] = line.slice(colon + 2);
   }
-  return found;
+  return values;
 }
 
 function* pairs(filter) {
   for (const [name, value] of Object.entries(filter)) {
-    for (const one of Array.isArray(value) ? value : [value]) yield [name, one];
+    for (const item of Array.isArray(value) ? value : [value]) yield [name, item];
   }
 }
 

@@ -1,22 +1,36 @@
-"""What requests may say, checked strictly, and what answers look like, for the OpenAPI document."""
+"""Models of request bodies, validated strictly, and of responses, for the OpenAPI document.
+
+Enumerations are validated with `strict=False`: a strict model accepts only members, not JSON text.
+"""
 
 from datetime import datetime
 from typing import Annotated, Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from headway.core.command.admin.set_lane import LIMIT_MAX
+from headway.core.command.admin.lane_limits import LIMIT_MAX
+from headway.core.command.run.cancel import CancelResult
 from headway.core.duration import SECONDS_MAX
+from headway.core.run.admission import OnConflict
+from headway.core.run.run import FilesOnCancel, OnExistingOutput, RunMode
+from headway.core.run.status import IDLE_NAME, STATUS_NAMES, RunStatus
+from headway.core.run.window import Delivery
+from headway.core.schedule import MissedPolicy
 
 Name = Annotated[str, Field(min_length=1, max_length=255)]
 Seconds = Annotated[float, Field(gt=0, le=SECONDS_MAX)]
-Status = Literal[
-    "queued", "running", "cancelling", "succeeded", "failed", "canceled", "timed_out", "rejected"
-]
 NextCursor = Annotated[
-    str | None, Field(description="`cursor` of the next page; null: there is no more.")
+    str | None, Field(description="`cursor` of the next page. Null on the last page.")
 ]
-RowState = Literal["Idle", "Queued", "Running", "Done", "Failed", "Cancelled"]
+RowState = Annotated[
+    str,
+    Field(
+        json_schema_extra={
+            "enum": [IDLE_NAME, *dict.fromkeys(names.row for names in STATUS_NAMES.values())]
+        }
+    ),
+]
+"""The state of a key as the page shows it."""
 
 
 class StrictBody(BaseModel):
@@ -28,68 +42,74 @@ class SubmitBody(StrictBody):
 
     job: Name = Field(examples=["mirror"])
     key: Name | None = Field(
-        None, description="What must be serial. Without one, the run is its own.", examples=["ann"]
+        None,
+        description="Runs of a key run one at a time. Without one, the run gets a key of its own.",
+        examples=["ann"],
     )
-    mode: Literal["start", "continue"] = "start"
+    mode: RunMode = Field(RunMode.START, strict=False)
     params: dict[str, Any] | None = Field(None, examples=[{"url": "https://example.org/feed"}])
-    lane: Name | None = Field(None, description="Another lane than the job's own.")
-    on_conflict: Literal["reject", "enqueue", "replace", "steer", "join"] = Field(
-        "reject", description="What to do when the key has an active run."
+    lane: Name | None = Field(None, description="The lane. Default: the lane of the job.")
+    on_conflict: OnConflict = Field(
+        OnConflict.REJECT, strict=False, description="The policy if the key has an active run."
     )
-    on_existing_output: Literal["ask", "replace", "archive", "delete"] | None = Field(
-        None, description="What becomes of the key's earlier output when a run starts."
+    on_existing_output: OnExistingOutput | None = Field(
+        None, strict=False, description="The policy if the key has output of earlier runs."
     )
     timeout_s: Seconds | None = Field(
         None,
-        description="How long it may take. Default: the limit of its job. null: no limit.",
+        description="The time limit of the run. Default: the limit of the job. Null: no limit.",
         examples=[1800],
     )
     queue_timeout_s: Seconds | None = None
 
 
 class CancelBody(StrictBody):
-    files: Literal["keep", "delete"] = Field(
-        "keep", description="What becomes of the files that the run has finished."
+    files: FilesOnCancel = Field(
+        FilesOnCancel.KEEP,
+        strict=False,
+        description="Keep or delete the files that the run has finished.",
     )
     reason: Annotated[str, Field(max_length=1_000)] = Field("", examples=["not needed any more"])
 
 
 class StopBody(CancelBody):
-    key: Name = Field(description="All runs of this key are cancelled.", examples=["ann"])
+    key: Name = Field(description="The key whose runs are all canceled.", examples=["ann"])
 
 
 class MessageBody(StrictBody):
     content: Any = Field(
-        description="Any JSON: the job finds it in `ctx.messages()`.", examples=["go on"]
+        description="Any JSON. The job reads it with `ctx.messages()`.", examples=["go on"]
     )
-    deliver: Literal["now", "when_listening"] = Field(
-        "now",
+    deliver: Delivery = Field(
+        Delivery.NOW,
+        strict=False,
         description=(
-            "`now`: accept it only while the run listens. `when_listening`: also accept it for a"
-            " run that is queued or does not listen yet, and store it in its inbox until it does."
+            "`now`: accept the message only while the run listens. `when_listening`: also accept"
+            " it for a run that is queued or does not listen yet, and store it in the run's inbox"
+            " until it listens."
         ),
     )
 
 
 class ResumeBody(BaseModel):
-    """An answer: everything but `call_id` is handed to the job."""
+    """An answer to an interrupt. The job receives all members except `call_id`."""
 
     model_config = ConfigDict(strict=True, extra="allow")
 
     call_id: Annotated[str, Field(min_length=1, max_length=64)] = Field(
-        description="Of the question, as `permission_request` has told it.", examples=["1.1"]
+        description="The `call_id` of the interrupt, from `permission_request`.", examples=["1.1"]
     )
     approved: bool | None = Field(None, examples=[True])
 
 
 class LaneBody(StrictBody):
-    """What is left out stays as it is."""
+    """The limits to change. Absent fields stay as they are."""
 
     max_concurrent: Annotated[int, Field(ge=0, le=LIMIT_MAX)] | None = Field(
-        None, description="How many runs at once; 0 pauses the lane.", examples=[3]
+        None, description="Limit of concurrent runs. 0 pauses the lane.", examples=[3]
     )
     max_queued: Annotated[int, Field(ge=-1, le=LIMIT_MAX)] | None = Field(
-        None, description="How many may wait; -1 lifts the limit.", examples=[100]
+        None, description="Limit of queued runs. -1 removes the limit.", examples=[100]
     )
     paused: bool | None = Field(None, examples=[False])
 
@@ -103,14 +123,14 @@ class KeyBody(StrictBody):
 
 class ScheduleBody(StrictBody):
     paused: bool = Field(
-        description="While it is, no slot comes. Afterwards slots count from that instant.",
+        description="A paused schedule starts no runs. Fire times during a pause are skipped.",
         examples=[True],
     )
 
 
 class SessionBody(StrictBody):
     token: Annotated[str, Field(max_length=1_000)] = Field(
-        description="Of the server's.", examples=["what HEADWAY_TOKEN says"]
+        description="A token of the server.", examples=["the value of HEADWAY_TOKEN"]
     )
 
 
@@ -119,20 +139,20 @@ class RunView(BaseModel):
     key: str
     job: str
     lane: str
-    mode: Literal["start", "continue"]
-    status: Status
-    state: RowState = Field(description="As a person sees it in the row of the key.")
-    is_waiting: bool = Field(description="It runs, and has given its slot to others meanwhile.")
-    is_behind: bool = Field(description="Another run of its key goes first.")
+    mode: RunMode
+    status: RunStatus
+    state: RowState = Field(description="The state of the key as the page shows it.")
+    is_waiting: bool = Field(description="True if the run is running but waits without a slot.")
+    is_behind: bool = Field(description="True if another run of the key goes first.")
     seq: int
     ready_seq: int | None = Field(
-        description="Its place in the lane: the lowest is next. Null: it waits for no slot."
+        description="Its order in the lane: the lowest is next. Null if it waits for no slot."
     )
     revision: int
     generation: int
     attempt: int
     unread_count: int
-    is_listening: bool = Field(description="Whether its job accepts messages now.")
+    is_listening: bool = Field(description="True if the job accepts messages now.")
     queued_at: datetime
     started_at: datetime | None
     ended_at: datetime | None
@@ -143,7 +163,7 @@ class RunView(BaseModel):
     continued_from: str | None
     parent_id: str | None
     traceparent: str | None = Field(
-        description="The trace in which it was submitted, as W3C Trace Context writes it."
+        description="The trace in which it was submitted, in W3C Trace Context format."
     )
     params: Any
     progress: Any
@@ -170,8 +190,8 @@ class MessageView(BaseModel):
     by: str
     at: datetime
     content: Any
-    read: bool = Field(description="Whether the job has read it.")
-    carried: bool = Field(description="Whether it was carried to the run that replaced this one.")
+    read: bool = Field(description="True if the job has read it.")
+    carried: bool = Field(description="True if it was passed on to the run that replaced this one.")
 
 
 class MessageList(BaseModel):
@@ -191,8 +211,11 @@ class FileList(BaseModel):
 
 
 CancelAnswerValue = Annotated[
-    Literal["canceled", "requested", "already_requested"],
-    Field(description="Over already, to unwind yet, or asked for before."),
+    Literal[CancelResult.CANCELED, CancelResult.REQUESTED, CancelResult.ALREADY_REQUESTED],
+    Field(
+        description="`canceled`: the run has ended. `requested`: it is asked to stop."
+        " `already_requested`: it was asked to stop before."
+    ),
 ]
 
 
@@ -208,13 +231,13 @@ class StoppedRunView(BaseModel):
 
 class StopView(BaseModel):
     runs: list[StoppedRunView] = Field(
-        description="Every run of the key that was active; the one that had started comes last."
+        description="The runs of the key that were active. The one that had started is last."
     )
 
 
 class ExplanationView(BaseModel):
     run_id: str
-    status: Status
+    status: RunStatus
     gate: str
     sentence: str
     remedy: str
@@ -233,7 +256,7 @@ class LaneResponse(BaseModel):
     revision: int
     held_count: int
     queued_count: int
-    waiting_count: int = Field(description="Runs that run, and have given their slot to others.")
+    waiting_count: int = Field(description="Running runs that wait without a slot.")
 
 
 class LaneList(BaseModel):
@@ -241,11 +264,11 @@ class LaneList(BaseModel):
 
 
 class ClearView(BaseModel):
-    canceled_count: int = Field(description="Runs that waited, and will never start.")
+    canceled_count: int = Field(description="Number of queued runs that were canceled.")
 
 
 class InterruptView(BaseModel):
-    """What a run asks and nobody has answered; answer with `POST /api/runs/{run_id}/resume`."""
+    """An open interrupt of a run. Answer it with `POST /api/runs/{run_id}/resume`."""
 
     run_id: str
     call_id: str
@@ -255,10 +278,12 @@ class InterruptView(BaseModel):
     asked_at: datetime
     question: Any
     schema_: dict[str, Any] | None = Field(
-        alias="schema", description="A JSON Schema: an answer that does not fit is refused."
+        alias="schema", description="JSON Schema of the answer. Other answers are refused."
     )
-    default: Any = Field(description="With what the job goes on when nobody answers in time.")
-    answer_deadline_at: datetime = Field(description="When the job waits no longer.")
+    default: Any = Field(description="The answer that the job gets if none arrives in time.")
+    answer_deadline_at: datetime = Field(
+        description="The time until which the job waits for an answer."
+    )
 
 
 class InterruptList(BaseModel):
@@ -268,17 +293,21 @@ class InterruptList(BaseModel):
 
 class ScheduleView(BaseModel):
     name: str
-    expression: str = Field(description="Minute, hour, day, month, weekday.")
+    expression: str = Field(description="Cron fields: minute, hour, day, month, weekday.")
     time_zone: str
-    missed: Literal["skip", "once"]
+    missed: MissedPolicy
     job: str
     key: str
     lane: str
     params: Any
-    decided_until: datetime | None = Field(description="Null: no instance has looked at it yet.")
-    next_fire_at: datetime | None = Field(description="Null also while it is paused.")
+    decided_until: datetime | None = Field(
+        description="The last processed fire time. Null if no instance has read the schedule yet."
+    )
+    next_fire_at: datetime | None = Field(description="Null also while the schedule is paused.")
     paused: bool
-    revision: int = Field(description="One more with each slot, too; 0: there was none yet.")
+    revision: int = Field(
+        description="Also incremented at each fire time. 0 if there was none yet."
+    )
 
 
 class ScheduleList(BaseModel):
@@ -294,7 +323,7 @@ class InstanceView(BaseModel):
 
 
 class HolderView(InstanceView):
-    run_ids: list[str] = Field(description="Runs that it has claimed, at most a hundred of them.")
+    run_ids: list[str] = Field(description="Runs that the instance has claimed, at most 100.")
 
 
 class InstanceList(BaseModel):
@@ -342,21 +371,23 @@ class EventView(BaseModel):
 class EventPage(BaseModel):
     events: list[EventView]
     upto_seq: int = Field(description="The `seq` up to which events were read.")
-    event_id: str = Field(description="Where the next page begins: `?after=`, or `Last-Event-ID`.")
-    has_more: bool = Field(
-        description="There is more to look at already, also if nothing here was wanted."
+    event_id: str = Field(
+        description="The start of the next page, for `?after=` or `Last-Event-ID`."
     )
-    epoch: int = Field(description="Of the database that was read, for the next page: `?epoch=`.")
-    resync: bool = Field(description="Events are missing: take the snapshot again.")
+    has_more: bool = Field(
+        description="True if more events follow, also if none of this page matched the filter."
+    )
+    epoch: int = Field(description="The epoch of the database, for `?epoch=` of the next page.")
+    resync: bool = Field(description="True if events are missing. Load the snapshot again.")
 
 
 _NUMBER: Final = {"type": "string", "pattern": "^[0-9]+$"}
 EVENT_STREAM: Final[dict[str, Any]] = {
     "schema": {
         "type": "string",
-        "description": "Blocks of lines, each with an empty line behind it.",
+        "description": "Blocks of lines, each followed by an empty line.",
         "contentMediaType": "text/event-stream",
-        # What OpenAPI 3.2 has `itemSchema` for, in words that 3.1 knows.
+        # OpenAPI 3.2 has `itemSchema` for this; 3.1 has not.
         "contentSchema": {
             "type": "array",
             "items": {
@@ -365,8 +396,8 @@ EVENT_STREAM: Final[dict[str, Any]] = {
                     "id": {
                         "type": "string",
                         "pattern": "^[0-9]+(-[0-9a-f]+)?$",
-                        "description": "The `seq` up to which events were sent, and a mark of that"
-                        " event, for `Last-Event-ID`.",
+                        "description": "The `seq` up to which events were sent, and its mark, for"
+                        " `Last-Event-ID`.",
                     },
                     "event": {
                         "type": "string",
@@ -375,18 +406,18 @@ EVENT_STREAM: Final[dict[str, Any]] = {
                     },
                     "data": {
                         "type": "string",
-                        "description": "On one line; a block without it only moves the id.",
+                        "description": "On one line. A block without data only advances the id.",
                         "contentMediaType": "application/json",
                         "contentSchema": {
                             "anyOf": [
                                 {"$ref": "#/components/schemas/EventView"},
                                 {
                                     "type": "object",
-                                    "description": "Of `resync`: the snapshot is needed again.",
+                                    "description": "The data of `resync`: load the snapshot again.",
                                     "required": ["seq"],
                                     "properties": {"seq": {"type": "integer"}},
                                 },
-                                {"type": "object", "description": "Of `server_closing`."},
+                                {"type": "object", "description": "The data of `server_closing`."},
                             ]
                         },
                     },
@@ -417,34 +448,38 @@ class IssueView(BaseModel):
 
 
 class ProblemView(BaseModel):
-    """Why something is not done; `code` says which of the other members are there."""
+    """The reason why a request was refused. `code` determines which optional members exist."""
 
-    title: str = Field(description="The status in words.", examples=["Conflict"])
-    code: str = Field(description="For programs; it does not change.", examples=["key_busy"])
+    title: str = Field(description="The reason phrase of the status.", examples=["Conflict"])
+    code: str = Field(description="For programs. It is stable.", examples=["key_busy"])
     status: int = Field(examples=[409])
     detail: str = Field(
         description="One sentence, for people.", examples=["key 'ann' already has an active run"]
     )
-    place: str | None = Field(None, description="Which words cannot be taken.")
-    faults: list[IssueView] | None = Field(None, description="All that cannot, each by its place.")
-    active_run_id: str | None = Field(None, description="The run that is in the way.")
-    run_id: str | None = Field(None, description="The run that it is about.")
+    place: str | None = Field(None, description="The invalid field.")
+    faults: list[IssueView] | None = Field(
+        None, description="All errors of the request, each with its field."
+    )
+    active_run_id: str | None = Field(None, description="The active run that conflicts.")
+    run_id: str | None = Field(None, description="The run that the error is about.")
     reason: str | None = Field(
         None,
         description=(
-            "Why a run accepts no message: `not_started`, `not_streaming`, `compacting`,"
+            "The reason why a run accepts no message: `not_started`, `not_streaming`, `compacting`,"
             " `flow_task` or `no_active_run`."
         ),
     )
     can_wait: bool | None = Field(
-        None, description='Whether `"deliver": "when_listening"` would be accepted.'
+        None, description='True if `"deliver": "when_listening"` would be accepted.'
     )
-    revision: int | None = Field(None, description="At which it is now; 0: there is none.")
+    revision: int | None = Field(
+        None, description="The current revision. 0 if the resource is not stored."
+    )
     lane: str | None = Field(None, description="The lane that is full.")
-    flow: str | None = Field(None, description="The flow that is not there.")
-    version: int | None = Field(None, description="The version of it.")
-    scope: str | None = Field(None, description="What the token would have to be good for.")
-    error_id: str | None = Field(None, description="Under which the server's log tells more.")
+    flow: str | None = Field(None, description="The unknown flow.")
+    version: int | None = Field(None, description="The unknown version of the flow.")
+    scope: str | None = Field(None, description="The scope that the call needs.")
+    error_id: str | None = Field(None, description="The id of the error in the server log.")
 
 
 class HealthView(BaseModel):

@@ -1,10 +1,10 @@
-"""What requests about flows and tasks may say, and how tasks look in answers."""
+"""Request bodies of flows and tasks, and the JSON of flows, tasks and workers."""
 
 import json
 from collections.abc import Iterable, Sequence
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final
 
-from pydantic import Field
+from pydantic import Field, WithJsonSchema
 
 from headway.api.http.cursor import INT32_MAX
 from headway.api.wire.api_models import Name, Seconds, StrictBody
@@ -13,11 +13,16 @@ from headway.core.flow.engine.fields import FLOW_SETTINGS, or_empty
 from headway.core.flow.engine.records import SavedFlow
 from headway.core.flow.engine.state import NodeRun
 from headway.core.ids import Instant
+from headway.core.run.admission import TASK_POLICIES, OnConflict
 from headway.core.secret import redact_value
 from headway.core.worker.saved_worker import LiveWorker
 from headway.services.flow.task_view import TaskView
 from headway.services.flow.waiting_nodes import AwaitedWorker
 from headway.services.flow.workers import HeldCall
+
+TaskConflictPolicy = Annotated[
+    OnConflict, WithJsonSchema({"type": "string", "enum": [*map(str, TASK_POLICIES)]})
+]
 
 
 class TaskBody(StrictBody):
@@ -25,14 +30,16 @@ class TaskBody(StrictBody):
 
     params: dict[str, Any] = Field(default_factory=dict, examples=[{"order": 7}])
     version: Annotated[int, Field(ge=1, le=INT32_MAX)] | None = Field(
-        None, description="The published one, unless told."
+        None, description="The version of the flow. Default: the published one."
     )
     key: Name | None = Field(
-        None, description="What must be serial. Without one, the task is its own.", examples=["ann"]
+        None,
+        description="Runs of a key run one at a time. Without one, the task gets a key of its own.",
+        examples=["ann"],
     )
     lane: Name | None = None
-    on_conflict: Literal["reject", "enqueue", "replace", "join"] = Field(
-        "reject", description="What to do when the key has an active run."
+    on_conflict: TaskConflictPolicy = Field(
+        OnConflict.REJECT, strict=False, description="The policy if the key has an active run."
     )
     timeout_s: Seconds | None = None
     queue_timeout_s: Seconds | None = None
@@ -41,23 +48,23 @@ class TaskBody(StrictBody):
 class SignalBody(StrictBody):
     key: Name = Field(examples=["paid"])
     value: Any = Field(
-        description="Any JSON: it is set in the task's shared state.", examples=[True]
+        description="Any JSON. It is set in the task's shared state.", examples=[True]
     )
 
 
 class ApproveBody(StrictBody):
     answer: bool | Name = Field(
-        True, description="Yes, no, or an action in words.", examples=[True]
+        True, description="True, false, or the name of an action.", examples=[True]
     )
 
 
 class RerunBody(StrictBody):
-    node: Name = Field(description="Where the new task begins.", examples=["ship"])
+    node: Name = Field(description="The node at which the new task starts.", examples=["ship"])
 
 
 DEFINITION_BODY: Final[dict[str, Any]] = {
     "required": True,
-    "description": "A flow definition; `GET /api/flow-schema` has all that it may say.",
+    "description": "A flow definition. `GET /api/flow-schema` returns its complete JSON Schema.",
     "content": {
         "application/json": {
             "schema": {
@@ -66,12 +73,12 @@ DEFINITION_BODY: Final[dict[str, Any]] = {
                 "properties": {
                     "start": {
                         "type": "string",
-                        "description": "Where tasks begin.",
+                        "description": "The node at which tasks start.",
                         "examples": ["ask"],
                     },
                     "nodes": {
                         "type": "object",
-                        "description": "By their keys.",
+                        "description": "The nodes by key.",
                         "examples": [
                             {"ask": {"kind": "approval", "params": {"approval_key": "$shared.ok"}}}
                         ],
@@ -105,8 +112,8 @@ def flow_view(flow: SavedFlow) -> dict[str, Any]:
     }
 
 
-def issue_views(faults: Iterable[tuple[str, str]]) -> list[dict[str, str]]:
-    return [{"place": place, "problem": problem} for place, problem in faults]
+def issue_views(issues: Iterable[tuple[str, str]]) -> list[dict[str, str]]:
+    return [{"place": field, "problem": problem} for field, problem in issues]
 
 
 def task_view(task: TaskView) -> dict[str, Any]:
@@ -174,11 +181,11 @@ def worker_view(worker: LiveWorker, *, is_alive: bool, calls: Sequence[HeldCall]
         "is_alive": is_alive,
         "calls": [
             {
-                "task_id": one.run_id,
-                "service": one.service,
-                "called_at": format_instant(one.called_at),
+                "task_id": call.run_id,
+                "service": call.service,
+                "called_at": format_instant(call.called_at),
             }
-            for one in calls
+            for call in calls
         ],
     }
 

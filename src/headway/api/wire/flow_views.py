@@ -1,19 +1,24 @@
-"""How flows, tasks and workers look in answers, for the OpenAPI document."""
+"""Models of flows, tasks and workers in responses, for the OpenAPI document."""
 
 from datetime import datetime
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from pydantic import BaseModel, Field
 
-from headway.api.wire.api_models import CancelAnswerValue, IssueView, NextCursor, Status
+from headway.api.wire.api_models import CancelAnswerValue, IssueView, NextCursor
+from headway.core.flow.engine.records import VersionStatus
+from headway.core.flow.engine.state import NodeRunStatus
+from headway.core.run.status import RunStatus
 
-Digest = Annotated[str, Field(description="Of the definition: the same text, the same digest.")]
+Digest = Annotated[
+    str, Field(description="Digest of the definition. Equal definitions have equal digests.")
+]
 
 
 class FlowView(BaseModel):
     name: str
     id: str
-    version: int = Field(description="The one that new tasks get; 0: none is published.")
+    version: int = Field(description="The version that new tasks use. 0 if none is published.")
     latest: int
     revision: int
     digest: Digest
@@ -28,7 +33,7 @@ class FlowList(BaseModel):
 
 class FlowDetailView(FlowView):
     definition: Any
-    warnings: list[IssueView] = Field(description="What is suspicious about the definition now.")
+    warnings: list[IssueView] = Field(description="Suspicious parts of the definition.")
 
 
 class FlowCheckView(BaseModel):
@@ -42,14 +47,14 @@ class PublishedFlowView(BaseModel):
     version_id: str
     revision: int
     digest: Digest
-    is_new: bool = Field(description="False: the newest version is this very definition already.")
+    is_new: bool = Field(description="False if the newest version already has this definition.")
     warnings: list[IssueView]
 
 
 class VersionView(BaseModel):
     version: int
     id: str
-    status: Literal["published", "draft"]
+    status: VersionStatus
     digest: Digest
 
 
@@ -68,18 +73,20 @@ class TaskResponse(BaseModel):
     id: str
     flow: str
     version: int
-    status: Status
+    status: RunStatus
     key: str
     params: dict[str, Any]
     shared: dict[str, Any]
-    node: str = Field(description="Where it stands, or stood last.")
+    node: str = Field(description="The current node, or the last one if the task has ended.")
     last_action: str
-    step_count: int = Field(description="How many node runs it has.")
+    step_count: int = Field(description="Number of node runs of the task.")
     retry_state: dict[str, Any]
     waits_for: str | None
-    awaited_key: str | None = Field(description="What a signal has to set for it to go on.")
+    awaited_key: str | None = Field(
+        description="The shared key that a signal must set to continue the task."
+    )
     awaited_worker: AwaitedWorkerView | None = Field(
-        description="The wait for a worker that offers the services of its node."
+        description="The wait for a worker that offers the services of the node."
     )
     error: Any
     parent_id: str | None
@@ -108,15 +115,17 @@ class NodeWorkerView(BaseModel):
 class NodeRunView(BaseModel):
     seq: int
     node: str
-    path: list[str] = Field(description="From there inwards, through subflows.")
+    path: list[str] = Field(description="From that node inwards, through subflows.")
     branch: int | None
     attempt: int
-    status: Literal["ok", "error", "canceled"]
+    status: NodeRunStatus
     prep: Any
     input: Any
     output: Any
     error: str
-    action: str = Field(description="The one that was followed; empty: the node was not over.")
+    action: str = Field(
+        description="The action that was followed. Empty if the node had not finished."
+    )
     started_at: datetime
     finished_at: datetime
     worker: NodeWorkerView | None
@@ -124,9 +133,9 @@ class NodeRunView(BaseModel):
 
 class NodeRunList(BaseModel):
     node_runs: list[NodeRunView] = Field(
-        description="They go on growing: `?after=` the last one's `seq` brings what is new."
+        description="In the order of their ends. `?after=` with the last `seq` returns newer ones."
     )
-    has_more: bool = Field(description="There are more already, for which there was no room.")
+    has_more: bool = Field(description="True if more node runs follow.")
 
 
 class InFlightCallView(BaseModel):
@@ -139,10 +148,12 @@ class WorkerView(BaseModel):
     id: str
     url: str
     services: list[str]
-    load: int = Field(description="How many calls it is at work on, as it has told.")
+    load: int = Field(description="Number of calls in flight, from its last heartbeat.")
     heartbeat_at: datetime
-    is_alive: bool = Field(description="False: it was silent for too long, and gets no calls.")
-    calls: list[InFlightCallView] = Field(description="What this server waits for from it.")
+    is_alive: bool = Field(description="False if its heartbeats have stopped. It gets no calls.")
+    calls: list[InFlightCallView] = Field(
+        description="Calls of this server that the worker has not answered."
+    )
 
 
 class WorkerList(BaseModel):

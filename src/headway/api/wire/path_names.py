@@ -1,4 +1,4 @@
-"""Names in paths: any name at all, slashes too, up to the words that say what is to be done."""
+"""Names in paths. A name may contain slashes, so the path converters exclude known suffixes."""
 
 from typing import Annotated, Final
 
@@ -9,7 +9,7 @@ from headway.api.wire.api_models import Name
 
 
 def _name_convertor_before(*calls: str) -> PathConvertor:
-    """A name that does not end like the path of a call on it."""
+    """Return a converter for names that do not end with one of the calls, such as `/clear`."""
     return _name_convertor(rf"(?s:(?!.*/(?:{'|'.join(calls)})\Z).*)")
 
 
@@ -18,7 +18,7 @@ def _name_convertor(regex: str) -> PathConvertor:
     return kind()
 
 
-# Line breaks may be in a name, too.
+# `(?s:…)`: names may contain line breaks.
 register_url_convertor("name", _name_convertor("(?s:.*)"))
 register_url_convertor("lane", _name_convertor_before("clear"))
 register_url_convertor("schedule", _name_convertor_before("run"))

@@ -1,6 +1,6 @@
-"""What is answered, as JSON text.
+"""Resources as JSON text.
 
-Documents are JSON already: they are put in as they are, and never taken apart on the way.
+Stored documents are JSON already. They are inserted as text, without decoding them.
 """
 
 import json
@@ -22,12 +22,12 @@ from headway.core.stored_file import StoredFile
 from headway.ports.board_reader import ListedInterrupt
 from headway.ports.run_reader import LaneCounts
 
-EPOCH: Final = datetime(1970, 1, 1)  # noqa: DTZ001  # In UTC, like all that is counted from it.
+EPOCH: Final = datetime(1970, 1, 1)  # noqa: DTZ001  # UTC, like all instants.
 _encode_text = json.JSONEncoder(ensure_ascii=False).encode
 
 
 def format_instant(at: Instant) -> str:
-    """RFC 3339 in UTC, to the microsecond."""
+    """Format an instant by RFC 3339 in UTC, to the microsecond."""
     return f"{(EPOCH + timedelta(microseconds=at)).isoformat(timespec='microseconds')}Z"
 
 
@@ -49,14 +49,14 @@ def to_json_array(items: Iterable[str]) -> str:
 
 def run_view(record: RunRecord) -> str:
     run = record.run
-    word = row_status_name(run.status, has_started=run.started_at is not None)
+    state = row_status_name(run.status, has_started=run.started_at is not None)
     is_waiting = run.status is RunStatus.RUNNING and run.slot is None
     behind = run.queue_rank == QueueRank.BEHIND
     ready_seq = "null" if run.ready_seq is None else str(run.ready_seq)
     return (
         f'{{"id":"{run.id}","key":{_encode_text(run.key)},"job":{_encode_text(run.job)}'
         f',"lane":{_encode_text(run.lane)},"mode":"{run.mode.value}","status":"{run.status.value}"'
-        f',"state":"{word}","is_waiting":{_encode_bool(is_waiting)},"is_behind":{_encode_bool(behind)}'
+        f',"state":"{state}","is_waiting":{_encode_bool(is_waiting)},"is_behind":{_encode_bool(behind)}'
         f',"seq":{run.seq},"ready_seq":{ready_seq},"revision":{run.revision},"generation":{run.generation}'
         f',"attempt":{run.attempt},"unread_count":{run.unread_count}'
         f',"is_listening":{_encode_bool(run.window == Window.STREAMING)}'
@@ -78,7 +78,7 @@ def run_details(record: RunRecord) -> str:
 
 
 def _updated_at(run: Run) -> Instant:
-    # An older program that shares the database does not write the column.
+    # An older headway version that shares the database does not write the column.
     return run.updated_at or run.ended_at or run.started_at or run.queued_at
 
 
@@ -92,7 +92,8 @@ def message_view(item: InboxItem) -> str:
 
 
 def file_view(file: StoredFile) -> str:
-    return f'{{"path":{_encode_text(file.path)},"byte_count":{file.byte_count},"at":{_encode_instant(file.at)}}}'
+    path, at = _encode_text(file.path), _encode_instant(file.at)
+    return f'{{"path":{path},"byte_count":{file.byte_count},"at":{at}}}'
 
 
 def _encode_bool(value: object) -> str:
@@ -107,12 +108,12 @@ def lane_view(view: LaneCounts) -> str:
     )
 
 
-def _encode_lane(lane: LaneRow, more: str) -> str:
+def _encode_lane(lane: LaneRow, counts: str) -> str:
     queued_max = "null" if lane.max_queued is None else str(lane.max_queued)
     return (
         f'{{"name":{_encode_text(lane.name)},"max_concurrent":{lane.max_concurrent}'
         f',"max_queued":{queued_max},"paused":{_encode_bool(lane.is_paused)}'
-        f',"revision":{lane.revision}{more}}}'
+        f',"revision":{lane.revision}{counts}}}'
     )
 
 
@@ -123,14 +124,14 @@ def key_view(saved: SavedKey) -> str:
     )
 
 
-def interrupt_view(interrupt: ListedInterrupt) -> str:
-    asked = interrupt.interrupt
+def interrupt_view(listed: ListedInterrupt) -> str:
+    interrupt = listed.interrupt
     return (
-        f'{{"run_id":"{asked.run_id}","call_id":{_encode_text(asked.call_id)}'
-        f',"key":{_encode_text(interrupt.key)},"job":{_encode_text(interrupt.job)}'
-        f',"lane":{_encode_text(interrupt.lane)},"asked_at":{_encode_instant(asked.asked_at)}'
-        f',"question":{redact(asked.question)},"schema":{asked.answer_schema or "null"}'
-        f',"default":{_encode_document(asked.default_answer)},"answer_deadline_at":{_encode_instant(asked.answer_deadline_at)}}}'
+        f'{{"run_id":"{interrupt.run_id}","call_id":{_encode_text(interrupt.call_id)}'
+        f',"key":{_encode_text(listed.key)},"job":{_encode_text(listed.job)}'
+        f',"lane":{_encode_text(listed.lane)},"asked_at":{_encode_instant(interrupt.asked_at)}'
+        f',"question":{redact(interrupt.question)},"schema":{interrupt.answer_schema or "null"}'
+        f',"default":{_encode_document(interrupt.default_answer)},"answer_deadline_at":{_encode_instant(interrupt.answer_deadline_at)}}}'
     )
 
 
@@ -148,7 +149,7 @@ def holder_view(instance: Instance, held: Iterable[RunId]) -> str:
 
 
 def schedule_view(schedule: Schedule, saved: SavedSchedule | None) -> str:
-    """`saved` is None as long as no instance has looked at the schedule."""
+    """Return the JSON of a schedule. `saved` is None until an instance has read it."""
     is_current = saved is not None and saved.expression == schedule.expression
     last_at = saved.last_fire_at if saved is not None and is_current else None
     is_paused = saved is not None and bool(saved.is_paused)
