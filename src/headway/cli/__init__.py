@@ -1,1 +1,1 @@
-"""The command line: parse, call, print."""
+"""The command line: it parses arguments, calls the API and prints the answer."""

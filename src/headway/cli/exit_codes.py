@@ -1,4 +1,4 @@
-"""How a command ends: its code; and if it could not do what it was asked, why, in one sentence."""
+"""Exit codes of commands, and the report of an error as one sentence on stderr."""
 
 import json
 import re
@@ -20,22 +20,22 @@ from headway.cli.client.api_client import ApiError
 from headway.core.errors import InfrastructureError
 
 EXIT_UNSUCCESSFUL: Final = 1
-"""The run or the task that was watched has ended, and not succeeded."""
+"""The watched run or task has ended and did not succeed."""
 EXIT_INVALID: Final = 2
-"""Wrong words, a wrong setting, or input that cannot be taken."""
+"""The command line, a setting or the input is invalid."""
 EXIT_CONFLICT: Final = 3
-"""Right words, wrong moment: a busy key, a full lane, a run that is over, a stale answer."""
+"""Valid, but not in the current state: busy key, full lane, ended run, stale answer."""
 EXIT_NOT_FOUND: Final = 4
 EXIT_UNREACHABLE: Final = 5
-"""The server or the database does not answer, or cannot work just now."""
+"""The server or the database is unavailable."""
 EXIT_NOT_ALLOWED: Final = 6
-"""No token, a wrong one, or one that may not do this."""
+"""The token is missing or invalid, or its scope does not allow the command."""
 EXIT_INTERRUPTED: Final = 130
 EXIT_BROKEN_PIPE: Final = 141
-"""Whoever read our output has gone, as after `| head`; what SIGPIPE ends with in a shell."""
+"""The reader of the output has exited, as after `| head`. Shells use this code for SIGPIPE."""
 USAGE: Final = "usage"
 COMMANDS_WITH_VALUES: Final = frozenset({("run", "submit"), ("run", "resume"), ("key", "set")})
-"""The commands that take words such as `name=value`."""
+"""The commands that take arguments such as `name=value`."""
 _STATUS_EXIT_CODES: Final = {
     401: EXIT_NOT_ALLOWED,
     403: EXIT_NOT_ALLOWED,
@@ -48,14 +48,14 @@ _STATUS_EXIT_CODES: Final = {
 }
 
 
-def exit_with_error(error: Exception, words: Sequence[str]) -> NoReturn:
-    """Say on stderr what is wrong, as JSON if `words` (of the command line) ask for it; exit."""
+def exit_with_error(error: Exception, arguments: Sequence[str]) -> NoReturn:
+    """Report the error on stderr and exit. Use JSON if the command line has `--json`."""
     is_usage = isinstance(error, CycloptsError)
     sentence = str(error)
     if isinstance(error, CycloptsError):
         sentence = f"{usage_message(error)} See: {_command_name(error)} --help"
     sentence = " ".join(sentence.splitlines())
-    if any(word == "--json" or word.startswith("--json=") for word in words):
+    if any(argument == "--json" or argument.startswith("--json=") for argument in arguments):
         code = USAGE if is_usage else _error_code(error)
         print(json.dumps({"error": {"code": code, "message": sentence}}), file=sys.stderr)
     else:
@@ -74,32 +74,32 @@ def _exit_code(error: Exception) -> int:
 
 
 def usage_message(error: Exception) -> str:
-    """What was typed wrongly, without the words of the library that reads the command line."""
+    """Describe a usage error, without the parser's own vocabulary where that is unclear."""
     match error:
-        case UnusedCliTokensError(unused_tokens=[*words]):
-            return f"{_command_name(error)} takes no {_quote(words)}."
+        case UnusedCliTokensError(unused_tokens=[*tokens]):
+            return f"{_command_name(error)} takes no {_quote(tokens)}."
         case MissingArgumentError(argument=argument) if argument is not None:
             return f"{_command_name(error)} needs {argument.name}."
         case RepeatArgumentError(token=token):
             return f"{token.keyword} is given twice."
         case CoercionError(token=token) if token is not None and token.keyword == "--json":
             return "--json takes no value."
-        case UnknownCommandError(unused_tokens=[str(word), *_]) if word.startswith("-"):
-            return f'Unknown option "{word}".'
-        case UnknownOptionError(token=token, unused_tokens=[*words]) if (
+        case UnknownCommandError(unused_tokens=[str(option), *_]) if option.startswith("-"):
+            return f'Unknown option "{option}".'
+        case UnknownOptionError(token=token, unused_tokens=[*tokens]) if (
             error.command_chain in COMMANDS_WITH_VALUES
-            and (meant := _suggest_value(token.value, words))
+            and (suggestion := _suggest_value(token.value, tokens))
         ):
-            return f"Unknown option: {token.value}. A parameter is given as name=value: {meant}."
+            return f"Unknown option: {token.value}. Write a parameter as name=value: {suggestion}."
         case _:
             return str(error)
 
 
-def _suggest_value(option: str, words: Sequence[str]) -> str | None:
-    """`seconds=1` for `--seconds 1` or `--seconds=1`; None: there is no value to it."""
+def _suggest_value(option: str, tokens: Sequence[str]) -> str | None:
+    """Return `seconds=1` for `--seconds 1` or `--seconds=1`, or None if there is no value."""
     name, equals, value = option.lstrip("-").partition("=")
-    if not equals and option in words[:-1]:
-        value = words[words.index(option) + 1]
+    if not equals and option in tokens[:-1]:
+        value = tokens[tokens.index(option) + 1]
     return f"{name}={value}" if value and not value.startswith("-") else None
 
 
@@ -107,12 +107,12 @@ def _command_name(error: CycloptsError) -> str:
     return " ".join(("headway", *(error.command_chain or ())))
 
 
-def _quote(words: Sequence[str]) -> str:
-    return " ".join(f'"{word}"' for word in words)
+def _quote(tokens: Sequence[str]) -> str:
+    return " ".join(f'"{token}"' for token in tokens)
 
 
 def _error_code(error: Exception) -> str:
-    """What the server has said, or else the error's name: KeyBusy is `key_busy`."""
+    """Return the code that the server sent, or the name of the error: KeyBusy is `key_busy`."""
     if isinstance(error, ApiError):
         return error.code
     return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", type(error).__name__).lower()

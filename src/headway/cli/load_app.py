@@ -1,4 +1,4 @@
-"""Where the jobs are: a `Headway` in a file of the user's."""
+"""Loads the `Headway` with the user's jobs from a module of the user's program."""
 
 import importlib
 import sys
@@ -18,61 +18,63 @@ _NON_USER_PATHS: Final = (
     str(Path(__file__).parents[1]),
     *(sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")),
 )
-"""How the names of files begin that the user has not written."""
+"""Prefixes of the paths of files that the user has not written."""
 
 
-def load_app(place: str | None) -> Headway:
-    """The Headway at `module:name`, or at HEADWAY_APP; without both one that has no jobs.
+def load_app(target: str | None) -> Headway:
+    """Return the Headway at `module:name`, by default at HEADWAY_APP.
 
-    ConfigurationError says what is not there.
+    Return one without jobs if neither is set. Raise ConfigurationError if there is no Headway at
+    that target.
     """
-    place = place or load_settings().app
-    if place is None:
+    target = target or load_settings().app
+    if target is None:
         return Headway()
-    said = f"--app {place!r}"
-    module, name = import_target(place, label=said, example="jobs:hw")
-    found = getattr(module, name, None)
-    if not isinstance(found, Headway):
-        there = [key for key, value in vars(module).items() if isinstance(value, Headway)]
-        known = f"; it has {', '.join(there)}" if there else ""
-        raise ConfigurationError(f"{said}: {name} is not a Headway there{known}")
-    return found
+    label = f"--app {target!r}"
+    module, name = import_target(target, label=label, example="jobs:hw")
+    hw = getattr(module, name, None)
+    if not isinstance(hw, Headway):
+        names = [key for key, value in vars(module).items() if isinstance(value, Headway)]
+        hint = f"; the module has: {', '.join(names)}" if names else ""
+        raise ConfigurationError(f"{label}: {name} is not a Headway{hint}")
+    return hw
 
 
-def import_target(place: str, *, label: str, example: str) -> tuple[ModuleType, str]:
-    """The module of `module:name` in this folder, and the name to look for in it.
+def import_target(target: str, *, label: str, example: str) -> tuple[ModuleType, str]:
+    """Import the module of `module:name` from the current folder, and return it with the name.
 
-    `said` is how the place was given: with it ConfigurationError begins. If the module itself is
-    at fault, its notes say where.
+    Raise ConfigurationError if that fails. Its message begins with `label`. If the module itself
+    raised the error, the notes contain the lines of the user's code that did.
     """
-    module_name, _, name = place.partition(":")
+    module_name, _, name = target.partition(":")
     if not module_name or not name:
         raise ConfigurationError(f"{label} must be module:name, such as {example}")
     if module_name.endswith(".py"):
-        meant = module_name.removesuffix(".py").replace("/", ".")
-        raise ConfigurationError(f"{label} must be {meant}:{name}, without .py")
+        dotted_name = module_name.removesuffix(".py").replace("/", ".")
+        raise ConfigurationError(f"{label} must be {dotted_name}:{name}, without .py")
     sys.path.insert(0, str(Path.cwd()))
     try:
         return importlib.import_module(module_name), name
     except ModuleNotFoundError as error:
         if error.name is None or not f"{module_name}.".startswith(f"{error.name}."):
-            raise _to_configuration_error(label, error) from None  # A module that theirs wants.
+            # A module that the user's module imports is missing.
+            raise _to_configuration_error(label, error) from None
         raise ConfigurationError(f"{label}: there is no module {error.name!r}") from None
     except Error:
-        raise  # Their Headway cannot be made: a sentence of our own says why.
-    except Exception as error:  # It is their program, which may do anything.
+        raise  # The user's Headway is invalid, and the error of headway explains why.
+    except Exception as error:  # The user's module may raise anything.
         raise _to_configuration_error(label, error) from None
 
 
-def _to_configuration_error(said: str, error: Exception) -> ConfigurationError:
-    """What is wrong, and as notes where: only what the user has written, not what leads to it."""
-    fault = ConfigurationError(f"{said} cannot be imported: {describe_error(error)}")
+def _to_configuration_error(label: str, error: Exception) -> ConfigurationError:
+    """Convert an error of the user's module. The notes contain only frames of the user's code."""
+    converted = ConfigurationError(f"{label} cannot be imported: {describe_error(error)}")
     frames = traceback.extract_tb(error.__traceback__)
-    theirs = [one for one in frames if not one.filename.startswith(_NON_USER_PATHS)]
-    if isinstance(error, SyntaxError):  # Its place is not yet a frame.
-        lines = traceback.format_list(theirs) + traceback.format_exception_only(error)[:-1]
-    else:  # Theirs may be installed, as others are: then at least where it went wrong.
-        lines = traceback.format_list(theirs or frames[-1:])
+    user_frames = [frame for frame in frames if not frame.filename.startswith(_NON_USER_PATHS)]
+    if isinstance(error, SyntaxError):  # The line with the syntax error is not in a frame.
+        lines = traceback.format_list(user_frames) + traceback.format_exception_only(error)[:-1]
+    else:  # An installed module of the user has no user frames: then show the last frame.
+        lines = traceback.format_list(user_frames or frames[-1:])
     for line in lines:
-        fault.add_note(line.rstrip())
-    return fault
+        converted.add_note(line.rstrip())
+    return converted

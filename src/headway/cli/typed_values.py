@@ -1,4 +1,4 @@
-"""Values as people type them: `name=value`, and JSON where JSON is meant."""
+"""Parses values on the command line: `name=value`, where the value is JSON or text."""
 
 import json
 from collections.abc import Sequence
@@ -8,22 +8,22 @@ from headway.core.document import decode_document
 from headway.core.errors import InvalidInput
 
 
-def parse_value(word: str) -> Any:
-    """JSON if it is that, else the word itself: 5 is a number, and "5" in quotes is text."""
+def parse_value(text: str) -> Any:
+    """Return the JSON value of `text`, or `text` itself: 5 is a number, and '"5"' is text."""
     try:
-        json.loads(word)
+        json.loads(text)
     except ValueError:
-        return word
-    return decode_document(word, field=repr(word))
+        return text
+    return decode_document(text, field=repr(text))
 
 
-def parse_values(words: Sequence[str], *, field: str) -> dict[str, Any]:
-    """The values of `name=value`, by name."""
+def parse_values(arguments: Sequence[str], *, field: str) -> dict[str, Any]:
+    """Parse arguments such as `name=value`. Raise InvalidInput if one is invalid."""
     values: dict[str, Any] = {}
-    for word in words:
-        name, equals, value = word.partition("=")
+    for argument in arguments:
+        name, equals, value = argument.partition("=")
         if not (name and equals):
-            raise InvalidInput(field, f"{word!r} must be name=value")
+            raise InvalidInput(field, f"{argument!r} must be name=value")
         if name in values:
             raise InvalidInput(field, f"{name} is given twice")
         values[name] = parse_value(value)

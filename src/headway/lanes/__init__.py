@@ -1,20 +1,20 @@
-"""Lanes: named gates within one process, for work that need not survive it.
+"""Lanes: named queues within one process, for work that need not survive the process.
 
-Work in a session goes one at a time, in the order in which it came; all sessions together go a few
-at a time through a global lane:
+Work in one session runs one piece at a time, in the order of arrival. All sessions together share a
+global lane, which runs a few at a time:
 
     lanes = Lanes({"main": 4})
 
     async def answer(session: str, message: str) -> str:
         return await lanes.run_in_session(session, lambda: ask_the_model(message))
 
-Before the program ends:
+Before the program exits:
 
     lanes.refuse_new_work()
     has_drained = await lanes.wait_for_active(timeout_s=30)
 
-`ActiveRunRegistry` knows which run is active in which session, so that others can reach it. Nothing but
-the standard library is needed.
+`ActiveRunRegistry` records which run is active in which session, so that other code can reach it.
+The lanes need nothing but the standard library.
 """
 
 from headway.lanes.entry import ActiveTask, LaneView, OnWait, Priority, TaskId

@@ -1,4 +1,4 @@
-"""One piece of work in a lane, and what is told about it."""
+"""One piece of work in a lane, and the views of it that callers receive."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -6,14 +6,14 @@ from enum import IntEnum
 from typing import Final, NamedTuple, NewType
 
 TaskId = NewType("TaskId", int)
-"""A number that rises with every arrival, over all lanes: it settles ties, a clock never does."""
+"""A number that rises with every arrival, over all lanes. It decides the order of arrival."""
 
 WARN_AFTER_S: Final = 2.0
 
 
 class Priority(IntEnum):
     FOREGROUND = 0
-    """Somebody sits and waits for it."""
+    """A person is waiting for the result."""
     NORMAL = 1
     BACKGROUND = 2
 
@@ -29,11 +29,11 @@ OnWait = Callable[[float, int, tuple[ActiveTask, ...]], object]
 
 
 class WaitReport(NamedTuple):
-    """Somebody has waited for long: for how long, behind how many, and for whom."""
+    """A long wait: its duration, the number of tasks ahead, and the tasks that are active."""
 
     waited_s: float
     ahead_count: int
-    """Those who would start before it, if nobody else came."""
+    """Tasks that would start earlier if no other task arrived."""
     active: tuple[ActiveTask, ...]
 
 
@@ -44,7 +44,7 @@ class LaneView(NamedTuple):
     max_concurrent: int
     generation: int
     waiting: tuple[TaskId, ...]
-    """In the order of their arrival; priorities decide who starts first."""
+    """In the order of arrival. Priorities decide which of them starts first."""
     active: tuple[TaskId, ...]
 
     @property
@@ -64,4 +64,4 @@ class Entry:
     has_warned: bool = False
     started_s: float = 0.0
     generation: int | None = None
-    """The lane's when this one started; None before."""
+    """The generation of the lane when this task started, or None before that."""

@@ -1,25 +1,25 @@
-"""What the lanes may raise.
+"""The errors that lanes raise.
 
 LaneError
-├── InvalidWork     what was asked of a lane cannot be; also a ValueError
-├── LaneCleared     it waited in a lane that somebody cleared; it never started
-├── LanesDraining   the lanes take no new work: the program is about to end
-├── TaskTimedOut    it worked for longer than it may; also a TimeoutError
-└── InvalidLimits   a configuration of which nothing was applied; also a ValueError
+├── InvalidWork     an argument of the call is invalid; also a ValueError
+├── LaneCleared     the lane was cleared while the task waited; it never started
+├── LanesDraining   the lanes accept no new work, because the program is about to exit
+├── TaskTimedOut    the task ran for longer than its timeout; also a TimeoutError
+└── InvalidLimits   the limits are invalid and none was applied; also a ValueError
 
-They stand apart from the errors of `headway.core`: whoever uses the lanes needs nothing else of
-headway. What a task itself raises reaches its caller as it is.
+They are separate from the errors of `headway.core`, so that the lanes can be used without the rest
+of headway. An error that a task itself raises reaches its caller unchanged.
 """
 
 from collections.abc import Sequence
 
 
 class LaneError(Exception):
-    """The root of the lanes' own errors. They can be copied and pickled."""
+    """The base class of all errors of the lanes. They can be copied and pickled."""
 
 
 class InvalidWork(LaneError, ValueError):
-    """What a caller gave to a lane cannot be; nothing of it was done."""
+    """An argument of the call is invalid. Nothing was queued or run."""
 
 
 class LaneCleared(LaneError):
@@ -37,7 +37,7 @@ class LanesDraining(LaneError):
         self.lane = lane
 
     def __str__(self) -> str:
-        return f"lane {self.lane!r} takes no new work: the lanes are draining"
+        return f"lane {self.lane!r} accepts no new work: the lanes are draining"
 
 
 class TaskTimedOut(LaneError, TimeoutError):
@@ -46,11 +46,11 @@ class TaskTimedOut(LaneError, TimeoutError):
         self.lane = lane
         self.timeout_s = timeout_s
         self.is_still_running = is_still_running
-        """It did not heed the cancel. Its lane is free; the task itself is beyond our power."""
+        """The task ignored the cancellation and still runs. Its lane is free for other tasks."""
 
     def __str__(self) -> str:
-        end = "and will not stop" if self.is_still_running else "and was cancelled"
-        return f"a task of lane {self.lane!r} took longer than {self.timeout_s:g} s {end}"
+        end = "and ignored its cancellation" if self.is_still_running else "and was canceled"
+        return f"a task in lane {self.lane!r} took longer than {self.timeout_s:g} s {end}"
 
 
 class InvalidLimits(LaneError, ValueError):

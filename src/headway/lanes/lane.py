@@ -1,4 +1,7 @@
-"""One lane: told what happens, it answers what may start. No clock, no loop, no callback."""
+"""One lane as a state machine: events go in, the entries that may start come out.
+
+It has no clock, no event loop and no callbacks.
+"""
 
 from collections.abc import Iterator
 
@@ -27,8 +30,8 @@ class Lane:
         return self._active.get(entry.task_id) is entry
 
     def enqueue(self, entry: Entry, now_s: float) -> bool:
-        """Whether it is active at once; if not, it waits until a drain gives it."""
-        # While a drain is under way, somebody whom it gave may not know yet: stand behind them.
+        """Add an entry. Return True if it is active at once, else it waits for a drain."""
+        # During a drain an entry that was yielded may not have started yet, so queue behind it.
         if self._is_draining or len(self._active) >= self.max_concurrent:
             self._queue.add(entry)
             return False
@@ -37,9 +40,9 @@ class Lane:
         return True
 
     def drain(self, now_s: float) -> Iterator[Entry]:
-        """Those that may start, one by one; each is active from the moment it is given.
+        """Yield the entries that may start. Each is active from the moment it is yielded.
 
-        While one drain is under way another gives nobody: the first will give them, in their order.
+        A second drain during the first yields nothing: the first yields all entries, in order.
         """
         if self._is_draining:
             return
@@ -53,31 +56,31 @@ class Lane:
             self._is_draining = False
 
     def withdraw(self, entry: Entry) -> None:
-        """It does not want to wait any more. The others keep their places."""
+        """Remove a waiting entry. The order of the others does not change."""
         self._queue.discard(entry)
 
     def finish(self, task_id: TaskId, generation: int | None) -> None:
-        """It has ended, well or not. One that was started before a reset is not counted here."""
+        """Free the slot of a task that ended. A task started before a reset frees no slot."""
         if generation == self.generation:
             del self._active[task_id]
 
     def clear(self) -> list[Entry]:
-        """Send away all who wait, and say who they were. Those who are active stay."""
+        """Remove and return all waiting entries. Active entries stay."""
         cleared = self._queue.entries()
         self._queue = PriorityQueue()
         return cleared
 
     def reset(self, generation: int) -> None:
-        """Forget who is active, for they may never say that they ended; those who wait stay."""
+        """Remove all active entries, since their ends may never be reported. Waiting ones stay."""
         self.generation = generation
         self._active.clear()
 
     def wait_report(self, entry: Entry, now_s: float) -> WaitReport:
-        """How it stands with somebody who waits, or who has just started."""
-        waits = entry.generation is None
+        """Describe the wait of an entry that waits or has just started."""
+        is_waiting = entry.generation is None
         return WaitReport(
             waited_s=now_s - entry.enqueued_s,
-            ahead_count=self._queue.count_ahead_of(entry) if waits else 0,
+            ahead_count=self._queue.count_ahead_of(entry) if is_waiting else 0,
             active=tuple(
                 ActiveTask(other.task_id, other.name, now_s - other.started_s)
                 for other in self._active.values()

@@ -1,7 +1,7 @@
-"""All lanes, as a value machine: told what happens, it answers what may start.
+"""All lanes as one state machine: events go in, the entries that may start come out.
 
-A lane exists while somebody waits or works in it. What must outlast that, the limits and the
-generation, is kept here: a million sessions that came and went have left nothing behind.
+A `Lane` exists only while it has waiting or active entries. The limits and the generation outlast
+it and are stored in the table, so a million past sessions take no memory.
 """
 
 from collections.abc import Iterable, Mapping
@@ -14,23 +14,29 @@ from headway.lanes.names import global_lane
 
 
 class LaneTable:
-    """Whoever is given is active from that moment; callers go through all who are given."""
+    """The lanes by name. Callers must iterate over every returned iterable to its end.
+
+    An entry is active from the moment it is yielded.
+    """
 
     def __init__(self) -> None:
         self.generation = 0
-        """How many resets there were."""
+        """The number of resets so far."""
         self._limits = LaneLimits()
         self._lanes: dict[str, Lane] = {}
 
     def enqueue(self, entry: Entry, now_s: float) -> bool:
-        """Whether it is active at once."""
+        """Return True if the entry is active at once."""
         lane = self._lanes.get(entry.lane)
         if lane is None:
             lane = self._lanes[entry.lane] = self._new_lane(entry.lane)
         return lane.enqueue(entry, now_s)
 
     def remove(self, entry: Entry, now_s: float) -> Iterable[Entry]:
-        """It ends here, whether it waited or worked, and whether or not its lane still knows it."""
+        """Remove an entry, waiting or active, and yield the entries that may start in its place.
+
+        The entry may be one that its lane no longer contains, after a reset.
+        """
         lane = self._lanes.get(entry.lane)
         if lane is None:
             return ()
@@ -57,18 +63,18 @@ class LaneTable:
         return self._drain(lanes, now_s)
 
     def set_limit(self, name: str, limit: int, now_s: float) -> Iterable[Entry]:
-        """Raises InvalidLimits, and nothing has changed."""
+        """Set the limit of one lane. Raise InvalidLimits and change nothing if it is invalid."""
         self._limits.set_limit(name, limit)
         lane = self._lanes.get(global_lane(name))
         return self._apply_limits([] if lane is None else [lane], now_s)
 
     def set_limits(self, limits: Mapping[str, int], now_s: float) -> Iterable[Entry]:
-        """Raises InvalidLimits, and nothing has changed."""
+        """Replace all limits. Raise InvalidLimits and change nothing if one is invalid."""
         self._limits.replace(limits)
         return self._apply_limits(list(self._lanes.values()), now_s)
 
     def take_wait_warning(self, entry: Entry, now_s: float) -> WaitReport | None:
-        """How long it has waited, if that is too long and nobody has been told yet."""
+        """Return a report if the entry has waited too long and no warning was taken for it yet."""
         if entry.has_warned or now_s - entry.enqueued_s < entry.warn_after_s:
             return None
         entry.has_warned = True
@@ -82,7 +88,7 @@ class LaneTable:
         return {task_id for lane in self._lanes.values() for task_id in lane.active_ids}
 
     def view(self, name: str) -> LaneView:
-        """A lane that nobody uses is empty."""
+        """Return the lane at this moment. An unused lane is empty."""
         name = global_lane(name)
         return (self._lanes.get(name) or self._new_lane(name)).view()
 

@@ -1,27 +1,28 @@
-"""The lanes at work: the asyncio driver of the `Board`.
+"""Runs work in lanes: the asyncio driver of `LaneTable`.
 
-A task runs within its caller's own `await`, as soon as its lane lets it. So its context variables,
-its cancellation and its result are its caller's, and the lanes own no task that could be lost.
+A task runs within its caller's own `await`, as soon as its lane allows it. So the task has its
+caller's context variables, is canceled with its caller, and returns its result to it. The lanes own
+no task that could be lost.
 """
 
 import asyncio
+import math
 import signal
 import time
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
+from inspect import iscoroutine
 from itertools import count
 from typing import Final, TypeVar
 
-from headway.lanes.end_watcher import TaskEndWatcher
 from headway.lanes.entry import WARN_AFTER_S, Entry, LaneView, OnWait, Priority, TaskId
-from headway.lanes.errors import LaneCleared, LanesDraining
+from headway.lanes.errors import InvalidWork, LaneCleared, LanesDraining
 from headway.lanes.lane_table import LaneTable
 from headway.lanes.limits import DEFAULT_LIMITS
 from headway.lanes.names import global_lane, is_probe_lane, session_lane
 from headway.lanes.start_signals import StartSignals
 from headway.lanes.timeout_runner import TimeoutRunner
-from headway.lanes.wanted import check_work_arguments
 from headway.log import event_log
 
 GRACE_S: Final = 5.0
@@ -30,13 +31,13 @@ T = TypeVar("T")
 Work = Callable[[], Awaitable[T]]
 
 log = event_log(__name__)
-_current_entry: ContextVar[Entry | None] = ContextVar("headway_lanes_around", default=None)
+_current_entry: ContextVar[Entry | None] = ContextVar("headway_lanes_entry", default=None)
 
 
 class Lanes:
-    """Named lanes in one process, on one event loop; nothing here survives the process.
+    """Named lanes in one process, on one event loop. Nothing in them survives the process.
 
-    `clock` counts seconds and never goes back; it measures waits, and decides nothing else.
+    `clock` returns monotonic seconds. It measures waits and has no other effect.
     """
 
     def __init__(
@@ -46,12 +47,15 @@ class Lanes:
         grace_s: float = GRACE_S,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Raises InvalidLimits. A lane without a limit has its default; most have 1."""
+        """Create the lanes. Raise InvalidLimits if a limit is invalid.
+
+        A lane without a limit has its default, which is 1 for most.
+        """
         self._clock = clock
         self._table = LaneTable()
         self._timeout_runner = TimeoutRunner(grace_s=grace_s)
         self._start_signals = StartSignals(self._table, clock)
-        self._end_watcher = TaskEndWatcher()
+        self._end_watcher = _TaskEndWatcher()
         self._task_ids = count(1)
         self._is_refusing = False
         self.set_limits(limits)
@@ -67,14 +71,15 @@ class Lanes:
         on_wait: OnWait | None = None,
         timeout_s: float | None = None,
     ) -> T:
-        """Wait for a turn in `lane`, then do `work`; its result, or whatever it raises.
+        """Wait for a slot in `lane`, then do `work`. Return its result or raise its error.
 
-        Raises LanesDraining at once, LaneCleared while it waits, TaskTimedOut while it works. To
-        cancel one that waits is to leave the queue. A wait of `warn_after_s` is logged, and told to
-        `on_wait`, once; what that raises goes to the loop's exception handler. `timeout_s` counts
-        from the start of the work. InvalidWork: something of it cannot be.
+        Raise InvalidWork if an argument is invalid, LanesDraining at once if the lanes accept no
+        new work, LaneCleared if the lane is cleared during the wait, and TaskTimedOut if the work
+        takes longer than `timeout_s`, counted from its start. Canceling a waiting call removes it
+        from the queue. A wait of `warn_after_s` is logged and reported to `on_wait` once; an error
+        that `on_wait` raises goes to the loop's exception handler.
         """
-        check_work_arguments(work, lane, priority, warn_after_s, on_wait, timeout_s=timeout_s)
+        _check_work_arguments(work, lane, priority, warn_after_s, on_wait, timeout_s=timeout_s)
         entry = Entry(
             task_id=TaskId(next(self._task_ids)),
             lane=global_lane(lane),
@@ -84,9 +89,9 @@ class Lanes:
             warn_after_s=warn_after_s,
             on_wait=on_wait,
         )
-        around = _current_entry.get()
-        is_inner = around is not None and self._table.is_active(around)
-        # Work within work was accepted with it: to refuse it now would break what is under way.
+        outer = _current_entry.get()
+        is_inner = outer is not None and self._table.is_active(outer)
+        # Work within active work was accepted with it; refusing it now would break the outer work.
         if self._is_refusing and not is_inner:
             raise LanesDraining(entry.lane)
         try:
@@ -94,7 +99,7 @@ class Lanes:
                 await self._start_signals.wait(entry)
             return await self._run_work(entry, work, timeout_s)
         except BaseException as error:
-            if not is_inner:  # Or the same failure would be told once by every layer.
+            if not is_inner:  # Otherwise every nested call would log the same failure.
                 _log_failure(entry, error)
             raise
         finally:
@@ -113,13 +118,14 @@ class Lanes:
         on_wait: OnWait | None = None,
         timeout_s: float | None = None,
     ) -> T:
-        """One at a time within the session and, within that, a few at a time in the global `lane`.
+        """Do `work` one at a time within the session, and a few at a time in the global `lane`.
 
-        As `run`. A session keeps its order whatever the priority, which counts in the global lane.
+        Arguments and errors are those of `run`. `priority` counts in the global lane only: the
+        order within a session is always that of arrival.
         """
-        check_work_arguments(work, lane, priority, warn_after_s, on_wait, timeout_s=timeout_s)
+        _check_work_arguments(work, lane, priority, warn_after_s, on_wait, timeout_s=timeout_s)
 
-        def gated() -> Awaitable[T]:
+        def run_in_global_lane() -> Awaitable[T]:
             return self.run(
                 lane,
                 work,
@@ -131,20 +137,26 @@ class Lanes:
             )
 
         session = session_lane(key, session_id)
-        return await self.run(session, gated, name=name, warn_after_s=warn_after_s, on_wait=on_wait)
+        return await self.run(
+            session, run_in_global_lane, name=name, warn_after_s=warn_after_s, on_wait=on_wait
+        )
 
     def clear(self, lane: str | None) -> int:
-        """Fail all that wait in the lane with LaneCleared; how many. What is active goes on."""
+        """Fail all waiting tasks of the lane with LaneCleared, and return their number.
+
+        Active tasks continue.
+        """
         cleared = self._table.clear(global_lane(lane))
         for entry in cleared:
             self._start_signals.reject(entry)
         return len(cleared)
 
     def reset_all(self) -> None:
-        """Begin anew after an in-process restart, where interrupted tasks may never say their end.
+        """Reset the lanes after an in-process restart, when interrupted tasks may never end.
 
-        No task counts as active any more, those that wait start, and new work is accepted again. A
-        task from before that ends after all still answers its caller, and frees no place.
+        No task counts as active any more, waiting tasks start, and new work is accepted again. A
+        task that was active before the reset still returns its result to its caller when it ends,
+        but frees no slot.
         """
         self._is_refusing = False
         self._end_watcher.note_ends(self._table.active_ids())
@@ -152,50 +164,54 @@ class Lanes:
 
     @contextmanager
     def reset_on_signal(self) -> Iterator[None]:
-        """Inside, SIGUSR1 to this process is a `reset_all`. In the main thread only.
+        """Call `reset_all` on each SIGUSR1 inside the block. Usable in the main thread only.
 
-        Afterwards it is what it was before, which the loop's own way to hear signals forgets.
+        The previous handler is restored afterwards.
         """
+        # Not `loop.add_signal_handler`: it does not restore the previous handler.
         loop = asyncio.get_running_loop()
         reset = lambda *_: loop.call_soon_threadsafe(self.reset_all)  # noqa: E731
-        before = signal.signal(signal.SIGUSR1, reset)
+        previous_handler = signal.signal(signal.SIGUSR1, reset)
         try:
             yield
         finally:
-            signal.signal(signal.SIGUSR1, before or signal.SIG_DFL)
+            signal.signal(signal.SIGUSR1, previous_handler or signal.SIG_DFL)
 
     def set_limit(self, lane: str | None, limit: int) -> None:
-        """From now on at most `limit` at once; 0 pauses the lane. It interrupts nobody.
+        """Run at most `limit` tasks of the lane at once from now on; 0 pauses the lane.
 
-        Raises InvalidLimits.
+        Active tasks are not interrupted. Raise InvalidLimits if the limit is invalid.
         """
         self._start(self._table.set_limit(global_lane(lane), limit, self._clock()))
 
     def set_limits(self, limits: Mapping[str, int]) -> None:
-        """Apply a whole configuration: what it does not name has its default again.
+        """Replace all limits. Lanes that are not named get their defaults again.
 
-        Raises InvalidLimits with all that is wrong, and then nothing has changed.
+        Raise InvalidLimits with a list of all problems, and change nothing, if a limit is invalid.
         """
         self._start(self._table.set_limits(limits, self._clock()))
 
     def refuse_new_work(self) -> None:
-        """Before a shutdown: what was accepted goes on, new work gets LanesDraining."""
+        """Refuse new work with LanesDraining before a shutdown. Accepted work continues."""
         self._is_refusing = True
 
     async def wait_for_active(self, timeout_s: float) -> bool:
-        """Whether all that is active now, in any lane, has ended in time. It never raises."""
+        """Wait until all tasks that are active now, in any lane, have ended.
+
+        Return False if some still run after `timeout_s`. Never raises.
+        """
         return await self._end_watcher.wait(self._table.active_ids(), timeout_s)
 
     def view(self, lane: str | None) -> LaneView:
         return self._table.view(global_lane(lane))
 
     def views(self) -> list[LaneView]:
-        """Every lane that has a limit of its own, or work."""
+        """Return every lane that has its own limit, or waiting or active tasks."""
         return self._table.views()
 
     @property
     def left_behind_count(self) -> int:
-        """How many tasks have timed out and still run, because they do not heed the cancel."""
+        """The number of tasks that timed out, ignored their cancellation and still run."""
         return self._timeout_runner.left_behind_count
 
     async def _run_work(self, entry: Entry, work: Work[T], timeout_s: float | None) -> T:
@@ -217,8 +233,73 @@ class Lanes:
             self._start_signals.start(entry)
 
 
+class _TaskEndWatcher:
+    """Waits until given tasks have ended, whatever other tasks start in the meantime."""
+
+    def __init__(self) -> None:
+        self._waiters: list[tuple[set[TaskId], asyncio.Future[None]]] = []
+
+    async def wait(self, remaining: set[TaskId], timeout_s: float) -> bool:
+        """Return True if all tasks end within `timeout_s`. Each is removed from the set then.
+
+        Never raises. A timeout of 0 returns at once.
+        """
+        if not remaining or timeout_s <= 0:
+            return not remaining
+        ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        waiter = (remaining, ended)
+        self._waiters.append(waiter)
+        try:
+            async with asyncio.timeout(timeout_s):
+                await ended
+        except TimeoutError:
+            pass  # The last task may have ended at the same moment: check the set.
+        finally:
+            self._waiters.remove(waiter)
+        return not remaining
+
+    def note_ends(self, ended_ids: Collection[TaskId]) -> None:
+        for remaining, ended in self._waiters:
+            remaining.difference_update(ended_ids)
+            if not remaining and not ended.done():
+                ended.set_result(None)
+
+
+def _check_work_arguments(
+    work: object,
+    lane: object,
+    priority: object,
+    warn_after_s: object,
+    on_wait: object,
+    *,
+    timeout_s: object,
+) -> None:
+    """Raise InvalidWork for the first invalid argument, before anything is queued."""
+    if not callable(work):
+        if iscoroutine(work):
+            work.close()  # It will not be awaited; closing it avoids a RuntimeWarning.
+        hint = "such as `lambda: ask(message)`, not an awaitable itself"
+        raise InvalidWork(f"work must be a function that returns an awaitable, {hint}")
+    if lane is not None and not isinstance(lane, str):
+        raise InvalidWork("lane must be text, or None for the main lane")
+    if not isinstance(priority, Priority):
+        names = ", ".join(f"Priority.{member.name}" for member in Priority)
+        raise InvalidWork(f"priority must be one of {names}, not {priority!r}")
+    if on_wait is not None and not callable(on_wait):
+        raise InvalidWork("on_wait must be a function, or None")
+    _check_seconds("warn_after_s", warn_after_s)
+    if timeout_s is not None:
+        _check_seconds("timeout_s", timeout_s)
+
+
+def _check_seconds(name: str, seconds: object) -> None:
+    is_number = isinstance(seconds, int | float) and not isinstance(seconds, bool)
+    if not is_number or math.isnan(seconds) or seconds < 0:  # type: ignore[arg-type, operator]
+        raise InvalidWork(f"{name} must be a number of seconds, 0 or more, not {seconds!r}")
+
+
 def _log_failure(entry: Entry, error: BaseException) -> None:
-    is_news = isinstance(error, Exception) and not isinstance(error, LaneCleared)
-    if is_news and not is_probe_lane(entry.lane):
+    is_failure = isinstance(error, Exception) and not isinstance(error, LaneCleared)
+    if is_failure and not is_probe_lane(entry.lane):
         extra = {"lane": entry.lane, "task_name": entry.name, "task_id": entry.task_id}
         log.error("lane_task_failed", exc_info=error, extra=extra)

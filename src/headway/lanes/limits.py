@@ -1,4 +1,4 @@
-"""How many tasks a lane may run at once. A configuration is taken whole, or not at all."""
+"""Limits on how many tasks a lane runs at once. They apply as a whole or not at all."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -16,7 +16,7 @@ LIMIT_MAX: Final = 1_000_000
 
 
 class LaneLimits:
-    """The limits in force. A lane that nobody named has `OTHER_LIMIT`, and costs nothing here."""
+    """The current limits. A lane without a limit has `FALLBACK_LIMIT` and is not stored here."""
 
     def __init__(self) -> None:
         self._limits: dict[str, int] = dict(DEFAULT_LIMITS)
@@ -29,27 +29,30 @@ class LaneLimits:
         return self._limits.get(lane, FALLBACK_LIMIT)
 
     def set_limit(self, lane: str, limit: int) -> None:
-        """Raises InvalidLimits."""
+        """Set the limit of one lane. Raise InvalidLimits if it is invalid."""
         name, checked = next(iter(validate_limits({lane: limit}).items()))
         if checked == FALLBACK_LIMIT and name not in DEFAULT_LIMITS:
-            self._limits.pop(name, None)  # As if it had never been named, or names would pile up.
+            self._limits.pop(name, None)  # Equal to no entry; otherwise names would accumulate.
         else:
             self._limits[name] = checked
 
     def replace(self, limits: Mapping[str, int]) -> None:
-        """What is not named has its default. Raises InvalidLimits, and nothing has changed."""
+        """Replace all limits; lanes that are not named get their defaults.
+
+        Raise InvalidLimits and change nothing if a limit is invalid.
+        """
         self._limits = {**DEFAULT_LIMITS, **validate_limits(limits)}
 
 
 def validate_limits(limits: Mapping[str, int]) -> dict[str, int]:
-    """The same with trimmed names, or InvalidLimits that lists everything that is wrong."""
+    """Return the limits with trimmed names. Raise InvalidLimits with a list of all problems."""
     problems: list[str] = []
     checked: dict[str, int] = {}
-    for written, limit in limits.items():
-        name = global_lane(written)
+    for untrimmed_name, limit in limits.items():
+        name = global_lane(untrimmed_name)
         if name in checked:
             problems.append(f"lane {name!r} is named twice")
-        # True is an int too, and surely not what was meant.
+        # bool is a subclass of int, but True as a limit is a mistake of the caller.
         if isinstance(limit, bool) or not isinstance(limit, int):
             problems.append(f"lane {name!r}: {limit!r} is not a whole number")
         elif not 0 <= limit <= LIMIT_MAX:

@@ -1,4 +1,4 @@
-"""What lanes are called. Every name that a caller gives passes here once."""
+"""Names of lanes. Every name that a caller passes is normalized here once."""
 
 from typing import Final
 
@@ -6,18 +6,18 @@ from headway.core.ids import MAIN_LANE
 
 CRON_LANE: Final = "cron"
 SESSION_PREFIX: Final = "session:"
-# Probes try what may well fail: their failures are no news.
+# Probes are expected to fail, so their failures are not logged.
 PROBE_PREFIXES: Final = ("auth-probe:", "session:probe-")
 
 
 def session_lane(key: str | None, session_id: str | None = None) -> str:
-    """The lane of a conversation, known by its key, or else by its id, or else as `main`."""
+    """Return the lane of a session, named after its key, else its id, else `main`."""
     name = (key or session_id or "").strip() or MAIN_LANE
     return name if name.startswith(SESSION_PREFIX) else SESSION_PREFIX + name
 
 
 def global_lane(name: str | None) -> str:
-    """The lane of that name, trimmed; `main` if there is none."""
+    """Return the trimmed lane name, or `main` if it is empty."""
     return (name or "").strip() or MAIN_LANE
 
 

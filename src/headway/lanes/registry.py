@@ -1,4 +1,4 @@
-"""Which run is active in which session, so that others can speak to it, stop it, or await it."""
+"""A registry of each session's active run, to send it messages, abort it or wait for it."""
 
 import asyncio
 from enum import StrEnum
@@ -13,7 +13,7 @@ log = event_log(__name__)
 
 
 class ActiveRun(Protocol):
-    """What a run offers while it is active. None of it may block."""
+    """The interface of an active run. None of its members may block."""
 
     @property
     def is_streaming(self) -> bool: ...
@@ -22,7 +22,7 @@ class ActiveRun(Protocol):
     def is_compacting(self) -> bool: ...
 
     def queue_message(self, text: str) -> bool:
-        """Whether the run has taken the message."""
+        """Return True if the run accepted the message."""
         ...
 
     def abort(self) -> None: ...
@@ -33,11 +33,11 @@ class QueueMessageRefusal(StrEnum):
     NOT_STREAMING = "not_streaming"
     COMPACTING = "compacting"
     REFUSED = "refused"
-    """The run itself said no, or failed when it was asked."""
+    """The run refused the message, or raised an error."""
 
 
 class QueueMessageResult(NamedTuple):
-    """True if the message was queued; else it says why not."""
+    """True if the message was queued. Otherwise `refusal` contains the reason."""
 
     refusal: QueueMessageRefusal | None = None
 
@@ -65,9 +65,9 @@ class ActiveRunRegistry:
         return replaced
 
     def clear(self, session_id: str, run: ActiveRun) -> bool:
-        """Whether it was `run` that was registered; if not, nothing happens.
+        """Remove `run` and return True. Return False if another run, or none, is registered.
 
-        So the `finally` of a run that was replaced cannot remove its successor.
+        So the `finally` of a replaced run cannot remove its successor.
         """
         if self._runs.get(session_id) is not run:
             log.debug("run_clear_ignored", extra={"session_id": session_id})
@@ -83,27 +83,31 @@ class ActiveRunRegistry:
         return self._runs.get(session_id)
 
     def queue_message(self, session_id: str, text: str) -> QueueMessageResult:
-        """Give the message to the active run, if it takes one now. Never blocks, never raises."""
+        """Pass the message to the active run, if it accepts one now. Never blocks or raises."""
         run = self._runs.get(session_id)
         if run is None:
             return QueueMessageResult(QueueMessageRefusal.NO_ACTIVE_RUN)
         try:
             return QueueMessageResult(_try_queue_message(run, text))
-        except Exception:  # The run is not ours, and the sender is not to suffer for it.
-            log.exception("run_failed_when_asked", extra={"session_id": session_id})
+        except Exception:  # The run is the caller's code; its errors must not reach the sender.
+            log.exception("run_message_failed", extra={"session_id": session_id})
             return QueueMessageResult(QueueMessageRefusal.REFUSED)
 
     def abort(self, session_id: str) -> bool:
-        """Ask the active run to stop; False if there is none. It is active until it is cleared."""
+        """Ask the active run to stop. Return False if there is none.
+
+        The run stays active until it is cleared.
+        """
         run = self._runs.get(session_id)
         if run is not None:
             run.abort()
         return run is not None
 
     async def wait_for_end(self, session_id: str, timeout_s: float = WAIT_TIMEOUT_S) -> bool:
-        """Whether the session has come to have no active run, within at least 100 ms.
+        """Wait until the session has no active run. Return False after `timeout_s`.
 
-        It never raises, and all who wait are woken. To replace a run does not end the wait.
+        A shorter timeout than 100 ms counts as 100 ms. Never raises. All waiters are woken.
+        Replacing a run does not end the wait.
         """
         if session_id not in self._runs:
             return True
@@ -113,7 +117,7 @@ class ActiveRunRegistry:
             async with asyncio.timeout(max(timeout_s, WAIT_TIMEOUT_S_MIN)):
                 await ended
         except TimeoutError:
-            return ended.done() and not ended.cancelled()  # It may have ended in that instant.
+            return ended.done() and not ended.cancelled()  # It may have ended at the same moment.
         finally:
             self._remove_waiter(session_id, ended)
         return True

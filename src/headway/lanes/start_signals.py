@@ -1,4 +1,4 @@
-"""Those who wait for their turn: how they are called, and how a long wait is told."""
+"""Wakes waiting tasks when they may start, and reports waits that take too long."""
 
 import asyncio
 from collections.abc import Callable
@@ -17,19 +17,22 @@ log = event_log(__name__)
 
 class _Waiter(NamedTuple):
     may_start: asyncio.Future[bool]
-    """True when it may start, False when its lane was cleared."""
+    """Resolved with True when the task may start, and with False when its lane was cleared."""
     timer: asyncio.TimerHandle
     context: Context
 
 
 class StartSignals:
-    def __init__(self, board: LaneTable, clock: Callable[[], float]) -> None:
-        self._board = board
+    def __init__(self, table: LaneTable, clock: Callable[[], float]) -> None:
+        self._table = table
         self._clock = clock
         self._waiters: dict[TaskId, _Waiter] = {}
 
     async def wait(self, entry: Entry) -> None:
-        """Return when it may start; raises LaneCleared. Whoever is cancelled must `forget`."""
+        """Wait until the task may start. Raise LaneCleared if its lane is cleared.
+
+        A caller that is canceled must call `discard`.
+        """
         loop = asyncio.get_running_loop()
         timer = loop.call_later(entry.warn_after_s, self._on_timer, entry)
         waiter = _Waiter(loop.create_future(), timer, copy_context())
@@ -38,7 +41,7 @@ class StartSignals:
             raise LaneCleared(entry.lane)
 
     def start(self, entry: Entry) -> None:
-        """It may start. One that never had to wait hears nothing."""
+        """Wake the waiter of a task that may start. Do nothing if the task did not wait."""
         if entry.task_id in self._waiters:
             self._warn_if_due(entry)
             self._resolve(entry, may_start=True)
@@ -54,23 +57,25 @@ class StartSignals:
     def _resolve(self, entry: Entry, *, may_start: bool) -> None:
         waiter = self._waiters[entry.task_id]
         self.discard(entry)
-        if not waiter.may_start.done():  # Or its caller was cancelled, and is about to leave.
+        if not waiter.may_start.done():  # Done if its caller was canceled and is about to leave.
             waiter.may_start.set_result(may_start)
 
     def _on_timer(self, entry: Entry) -> None:
         self._warn_if_due(entry)
-        if not entry.has_warned:  # The loop's clock is not ours, or it rang a moment early.
+        if (
+            not entry.has_warned
+        ):  # `self._clock` differs from the loop's clock: the timer was early.
             left_s = max(entry.enqueued_s + entry.warn_after_s - self._clock(), TIMER_S_MIN)
             timer = asyncio.get_running_loop().call_later(left_s, self._on_timer, entry)
             waiter = self._waiters[entry.task_id]
             self._waiters[entry.task_id] = waiter._replace(timer=timer)
 
     def _warn_if_due(self, entry: Entry) -> None:
-        wait = self._board.take_wait_warning(entry, self._clock())
+        wait = self._table.take_wait_warning(entry, self._clock())
         if wait is None:
             return
-        # Each in a turn of its own on the loop: whatever a callback or a log handler does, and
-        # whatever it raises, it comes neither between two starts nor in their way.
+        # Each runs in its own iteration of the event loop. So a slow or failing callback or log
+        # handler can neither delay nor prevent a start.
         context = self._waiters[entry.task_id].context
         loop = asyncio.get_running_loop()
         loop.call_soon(_log_wait, entry, wait, context=context)
@@ -79,5 +84,10 @@ class StartSignals:
 
 
 def _log_wait(entry: Entry, wait: WaitReport) -> None:
-    told = {"waited_s": wait.waited_s, "ahead_count": wait.ahead_count}
-    log.warning("lane_waited", extra={"lane": entry.lane, "task_name": entry.name, **told})
+    extra = {
+        "lane": entry.lane,
+        "task_name": entry.name,
+        "waited_s": wait.waited_s,
+        "ahead_count": wait.ahead_count,
+    }
+    log.warning("lane_wait_exceeded", extra=extra)

@@ -1,8 +1,8 @@
-"""Work with a time limit that holds even when the work does not.
+"""Runs work with a timeout that holds even if the work ignores its cancellation.
 
-`asyncio.timeout` asks its body to stop, and waits for as long as the body takes. Here the work is a
-task of its own, so that whoever waits for it can go on without it. Such a task cannot belong to a
-TaskGroup, which would wait for it too; it belongs to `Deadlines`, until it ends after all.
+`asyncio.timeout` cancels its body and then waits for as long as the body takes. Here the work is a
+separate task, so that the caller can continue without it. Such a task cannot belong to a TaskGroup,
+which would wait for it too. `TimeoutRunner` owns it until it ends.
 """
 
 import asyncio
@@ -20,19 +20,20 @@ log = event_log(__name__)
 class TimeoutRunner:
     def __init__(self, *, grace_s: float) -> None:
         self._grace_s = grace_s
-        """How long a cancelled task may take to clean up, before it is left behind."""
-        self._left_behind: set[asyncio.Task[object]] = set()
+        """How long a canceled task may take to clean up before it is abandoned."""
+        self._abandoned: set[asyncio.Task[object]] = set()
 
     @property
     def left_behind_count(self) -> int:
-        """How many tasks were left behind and still run."""
-        return len(self._left_behind)
+        """The number of abandoned tasks that still run."""
+        return len(self._abandoned)
 
     async def run(self, work: Callable[[], Awaitable[T]], *, lane: str, timeout_s: float) -> T:
-        """The work's result or error, or TaskTimedOut at `timeout_s` plus the grace at the latest.
+        """Return the result of the work, or raise its error.
 
-        As with `asyncio.timeout`, work that answers the cancel with a result or an error of its own
-        has had the last word. A cancel of the caller is passed on to the work.
+        Raise TaskTimedOut after `timeout_s` plus the grace period at the latest. As with
+        `asyncio.timeout`, a result or an error with which the work reacts to the cancellation is
+        passed on. If the caller is canceled, the work is canceled.
         """
         task = asyncio.get_running_loop().create_task(_await_work(work))
         try:
@@ -41,13 +42,13 @@ class TimeoutRunner:
                 return task.result()
             await self._cancel(task)
         except asyncio.CancelledError:
-            # Once only: a second cancel would disturb it while it cleans up.
+            # Cancel only once: a second cancellation would interrupt the task's cleanup.
             if not task.done() and not task.cancelling():
                 await self._cancel(task)
             raise
         finally:
             if not task.done():
-                self._leave_behind(task, lane)
+                self._abandon(task, lane)
         if task.done() and not task.cancelled():
             return task.result()
         raise TaskTimedOut(lane, timeout_s, not task.done())
@@ -56,13 +57,13 @@ class TimeoutRunner:
         task.cancel()
         await asyncio.wait([task], timeout=self._grace_s)
 
-    def _leave_behind(self, task: asyncio.Task[T], lane: str) -> None:
-        self._left_behind.add(task)
+    def _abandon(self, task: asyncio.Task[T], lane: str) -> None:
+        self._abandoned.add(task)
         task.add_done_callback(self._on_late_end)
-        log.warning("lane_task_left_behind", extra={"lane": lane, "grace_s": self._grace_s})
+        log.warning("lane_task_abandoned", extra={"lane": lane, "grace_s": self._grace_s})
 
     def _on_late_end(self, task: asyncio.Task[T]) -> None:
-        self._left_behind.discard(task)
+        self._abandoned.discard(task)
         error = None if task.cancelled() else task.exception()
         log.info("lane_task_ended_late", exc_info=error)
 

@@ -1,4 +1,4 @@
-"""For tests, ours and yours: clocks that you move, and commands with sensible defaults."""
+"""The public test kit: clocks that a test moves, and builders with sensible defaults."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
@@ -36,7 +36,7 @@ __all__ = [
     "open_for_test",
 ]
 
-# Loaded when first asked for: pytest loads the plugin beside them in every project.
+# Imported on first use, because pytest imports this package with the plugin in every project.
 _MODULES: Final = {
     "FakeClock": "fake_clock",
     "SteppingClock": "stepping",

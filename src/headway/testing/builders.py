@@ -1,6 +1,6 @@
-"""Commands in which a test names only what it is about.
+"""Builders for commands and runs, in which a test sets only the fields it is about.
 
-Whatever must be unique (run ids, instance ids, nonces) is made anew by every call.
+Every call makes new unique values (run ids, instance ids, nonces).
 """
 
 from collections.abc import Iterable
@@ -37,7 +37,7 @@ KEY: Final = "ann"
 
 
 def document(value: object, *, field: str = "document") -> Document:
-    """`value` as the JSON text that commands take."""
+    """Return `value` as the JSON text that commands take."""
     return encode_document(value, field=field)
 
 
@@ -64,7 +64,7 @@ def a_submit(
     is_unattended: bool = False,
     by: str = "",
 ) -> Submit:
-    """A submission of `params` (any value that JSON can hold; nothing means `{}`)."""
+    """Build a submission. `params` is any value that JSON can represent; None means `{}`."""
     return Submit(
         run_id=a_run_id() if run_id is None else RunId(run_id),
         key=Key(key),
@@ -85,10 +85,10 @@ def a_submit(
     )
 
 
-def a_run(**wanted: Any) -> Run:
-    """The state of a run, for tests of decisions: queued and the head of its key, unless told."""
-    run_id: RunId = wanted.get("id", a_run_id())
-    key = wanted.get("key", KEY)
+def a_run(**fields: Any) -> Run:
+    """Build a run for tests of decisions: queued and the head of its key, unless overridden."""
+    run_id: RunId = fields.get("id", a_run_id())
+    key = fields.get("key", KEY)
     run = Run(
         seq=1,
         id=run_id,
@@ -124,7 +124,7 @@ def a_run(**wanted: Any) -> Run:
         continued_from=None,
         parent_id=None,
     )
-    return run._replace(**wanted)
+    return run._replace(**fields)
 
 
 def a_schedule(
@@ -178,7 +178,7 @@ def a_claim(
 
 
 def claim_of(claimed: ClaimedRun) -> Claim:
-    """What the executor of `claimed` shows with everything it writes."""
+    """Return the claim that the executor of `claimed` must present with every write."""
     return Claim(claimed.run_id, claimed.token)
 
 

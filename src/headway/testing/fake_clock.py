@@ -1,17 +1,17 @@
-"""Time moves when the test moves it."""
+"""A clock for tests of stores, which moves only when the test moves it."""
 
 from typing import Final
 
 from headway.core.ids import Instant, add_seconds
 
 NOON: Final = Instant(1_750_000_000_000_000)
-"""Some moment; a test must not care which."""
+"""An arbitrary instant. A test must not depend on its value."""
 
 
 class FakeClock:
-    """For a store of headway's own tests. It stands still until `advance` is called.
+    """A clock for a store in headway's own tests. It stands still until `advance` is called.
 
-    Several stores may share one, from any thread.
+    Several stores may share one clock, from any thread.
     """
 
     def __init__(self, now: Instant = NOON) -> None:
@@ -21,6 +21,6 @@ class FakeClock:
         return self._now
 
     def advance(self, seconds: float) -> Instant:
-        """Move on, and say what time it is then. Less than zero is a clock that jumps back."""
+        """Move the clock and return the new time. A negative value moves it back."""
         self._now = add_seconds(self._now, seconds=seconds)
         return self._now

@@ -1,4 +1,4 @@
-"""Open a program's own Headway for a test: on a new database, by a clock that the test moves."""
+"""Opens a program's own Headway for a test, with a new database and a clock the test moves."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -13,14 +13,14 @@ from headway.testing.stepping import SteppingClock
 async def open_for_test(
     hw: Headway, *, folder: Path, clock: SteppingClock
 ) -> AsyncIterator[Headway]:
-    """`async with hw`, with its jobs and schedules, on a SQLite file in `folder`.
+    """Open `hw`, with its jobs and schedules, on a SQLite file in `folder`.
 
-    Afterwards it is as before: another test may open it again, on another file.
+    Its settings are restored afterwards, so that another test can open it on another file.
     """
-    before = hw._urls, hw._clock, hw._lease_ttl_s, hw._stop_wait_s
+    original = hw._urls, hw._clock, hw._lease_ttl_s, hw._stop_wait_s
     hw._urls = (f"sqlite:///{folder / 'headway.db'}",)
     hw._clock = clock
-    # Time comes in jumps: nobody is to take this process for dead, nor to wait for its end.
+    # The clock jumps: without these values the lease would expire, and the exit would wait.
     hw._lease_ttl_s, hw._stop_wait_s = SECONDS_MAX, 0.0
     try:
         async with hw:
@@ -30,4 +30,4 @@ async def open_for_test(
             finally:
                 clock.attach_store(None)
     finally:
-        hw._urls, hw._clock, hw._lease_ttl_s, hw._stop_wait_s = before
+        hw._urls, hw._clock, hw._lease_ttl_s, hw._stop_wait_s = original

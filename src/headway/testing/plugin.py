@@ -1,6 +1,7 @@
-"""The pytest plugin: an open Headway, and the clock by which it goes.
+"""The pytest plugin: fixtures for an open Headway and for its clock.
 
-What is heavy is imported by the fixtures, when a test asks for one.
+The fixtures import heavy modules when a test uses them, because pytest loads this plugin in every
+project.
 """
 
 from collections.abc import AsyncIterator, Callable
@@ -12,7 +13,7 @@ import pytest
 
 try:
     from pytest_asyncio import fixture as async_fixture
-except ModuleNotFoundError:  # Whoever does not test with headway need not have it.
+except ModuleNotFoundError:  # Optional: projects that do not use these fixtures may lack it.
     async_fixture = pytest.fixture  # type: ignore[assignment]
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def headway_clock() -> "SteppingClock":
-    """The clock of `headway` and `open_headway`: `await headway_clock.advance(seconds=3600)`."""
+    """Return the clock of the fixtures; move it with `await headway_clock.advance(3600)`."""
     from headway.testing.stepping import SteppingClock  # noqa: PLC0415
 
     return SteppingClock()
@@ -32,7 +33,10 @@ def headway_clock() -> "SteppingClock":
 def open_headway(
     tmp_path: Path, headway_clock: "SteppingClock"
 ) -> "Callable[[Headway], AbstractAsyncContextManager[Headway]]":
-    """`async with open_headway(hw):` opens your own, on a new file, by `headway_clock`."""
+    """Return a function to open your Headway in a test: `async with open_headway(hw):`.
+
+    It uses a new SQLite file and `headway_clock`.
+    """
     from headway.testing.harness import open_for_test  # noqa: PLC0415
 
     return lambda hw: open_for_test(hw, folder=tmp_path, clock=headway_clock)
@@ -40,7 +44,7 @@ def open_headway(
 
 @async_fixture
 async def headway(open_headway: Any) -> "AsyncIterator[Headway]":
-    """An open Headway without jobs: register them with `headway.job()`."""
+    """Provide an open Headway without jobs. Register jobs with `headway.job()`."""
     from headway.app import Headway  # noqa: PLC0415
 
     async with open_headway(Headway("sqlite:///:memory:")) as opened:

@@ -1,7 +1,7 @@
-"""A clock for tests of whole programs: it stands still, and moves from one due thing to the next.
+"""A clock for tests of whole programs, which moves from one due event to the next.
 
-So what is due at different times happens in its order, however far a test moves on: a job that
-sleeps for a minute, three times, has slept three times after `await clock.advance(180)`.
+Events that are due at different times happen in their order, however far a test moves the clock: a
+job that sleeps for a minute three times has slept three times after `await clock.advance(180)`.
 """
 
 import asyncio
@@ -20,15 +20,15 @@ from headway.testing.fake_clock import NOON
 from headway.testing.locks import NO_LOCKS
 
 IDLE_TURN_COUNT: Final = 50
-"""Of the event loop: when for so long nothing was written or read, everybody waits."""
+"""Iterations of the event loop without a read or a write, after which all tasks are waiting."""
 POLL_S: Final = 0.001
 
 
 class SteppingClock:
-    """For `Headway(clock=…)`: what that waits for comes when the test moves the clock.
+    """A clock for `Headway(clock=…)` that moves only when the test moves it.
 
-    That is `ctx.sleep`, the time to answer `ctx.interrupt`, pauses between retries, the timeouts of
-    runs and queues, and schedules. What a job awaits elsewhere takes its own, real time.
+    It drives `ctx.sleep`, the time to answer `ctx.interrupt`, delays between retries, the timeouts
+    of runs and queues, and schedules. Everything else that a job awaits takes real time.
     """
 
     def __init__(self, now: Instant = NOON) -> None:
@@ -37,7 +37,7 @@ class SteppingClock:
         self._threads = Threads()
         self._timer_ids = count()
         self._timers: list[tuple[Instant, int, asyncio.Future[None]]] = []
-        """A heap. Those whose caller is gone are dropped when their time comes."""
+        """A heap. Timers whose caller is gone are dropped when they are due."""
 
     def now(self) -> Instant:
         return self._now
@@ -53,21 +53,21 @@ class SteppingClock:
         loop, timer = asyncio.get_running_loop(), self._add_timer(seconds)
         async with asyncio.timeout(None) as limit:
 
-            def ring(_: object) -> None:
+            def expire(_: object) -> None:
                 limit.reschedule(loop.time())
 
-            timer.add_done_callback(ring)
+            timer.add_done_callback(expire)
             try:
                 yield
             finally:
-                timer.remove_done_callback(ring)
+                timer.remove_done_callback(expire)
                 timer.cancel()
 
     async def advance(self, seconds: float) -> Instant:
-        """Move on by so much, and say what time it is then.
+        """Move the clock by `seconds` and return the new time.
 
-        All that was due meanwhile has happened, one after the other, as far as headway is
-        concerned: what a job does beside it may still go on.
+        Everything in headway that became due has happened, in order, when this returns. Work that a
+        job does outside headway may still be running.
         """
         check_seconds(seconds, field="seconds")
         goal = add_seconds(self._now, seconds=seconds)
@@ -80,9 +80,9 @@ class SteppingClock:
         return goal
 
     def attach_store(self, store: SqlStore | None, threads: Threads | None = None) -> None:
-        """Carry out what is due in this store whenever the clock moves, for `opened_for_test`.
+        """Sweep this store whenever the clock moves. Called by `open_for_test`.
 
-        `threads` are those in which jobs write files. The clock waits until they are done.
+        `threads` are the threads in which jobs write files. The clock waits until they are idle.
         """
         self._store = store
         self._threads = threads or Threads()
@@ -117,7 +117,7 @@ class SteppingClock:
         await self._wait_until_idle()
 
     async def _wait_until_idle(self) -> None:
-        """Return when everybody waits for the clock, or for something that is not headway's."""
+        """Return when all tasks wait for the clock, or for something outside headway."""
         turn_count = 0
         while turn_count < IDLE_TURN_COUNT:
             if self._threads.is_idle and (self._store is None or self._store.is_idle):

@@ -1,1 +1,1 @@
-"""Files on this machine: the data directory."""
+"""Files on this host: the data directory and the mirror of runs."""

@@ -1,4 +1,4 @@
-"""Old output, packed into one file."""
+"""Packs output files into one zip file."""
 
 import os
 import time
@@ -8,13 +8,16 @@ from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 
 CHUNK_BYTE_COUNT: Final = 1 << 20
 ZIP_EPOCH_S: Final = 315_532_800
-"""1980: a zip knows no earlier one."""
+"""The first second of 1980, which is the earliest time that a zip can store."""
 
 
 def write_archive(
     descriptor: int, contents: Iterator[tuple[str, int]], should_stop: Callable[[], bool]
 ) -> str | None:
-    """Write a zip of open files, and close all of them; when that was, or None: it was stopped."""
+    """Write a zip of open files, and close all of them. Return the time of its completion.
+
+    Return None if `should_stop` returned True. `contents` are paths with open descriptors.
+    """
     with os.fdopen(descriptor, "wb") as target:
         with ZipFile(target, "w", ZIP_DEFLATED) as archive:
             for path, source in contents:

@@ -1,15 +1,16 @@
 """The data directory.
 
 ```
-data-id                     which directory this is, wherever it is mounted
-keys/<key>/photos/1.jpg     what is finished
-parts/<run>/2-1-1.jpg.part  what is not: written by the second claim of the run, its first file
+data-id                     the id of this directory, wherever it is mounted
+keys/<key>/photos/1.jpg     finished files
+parts/<run>/2-1-1.jpg.part  unfinished files; this is the first file of the run's second claim
 archives/<key>/….zip        output that was packed before a Start
 runs/<run>.json             the mirror
 ```
 
-Every name below `keys/<key>` is opened from its parent's descriptor and never through a link, so
-that nothing that a job, or whoever can write there, puts into the folder leads out of it.
+Every name below `keys/<key>` is opened relative to its parent's descriptor and never through a
+link. So nothing that a job, or another program with write access, puts into the folder leads out of
+it.
 """
 
 import fcntl
@@ -45,7 +46,7 @@ class FolderHold:
 
 
 class DataFolder:
-    """Made when something is first kept in it."""
+    """A `FileFolder` on the local file system. It is created when it is first written to."""
 
     def __init__(self, root: Path) -> None:
         self.root = root.absolute()
@@ -70,7 +71,7 @@ class DataFolder:
             hold.close()
         return file.read_text(encoding="utf-8").strip()
 
-    # What is not whole.
+    # Unfinished files.
 
     def run_ids(self) -> list[RunId]:
         try:
@@ -84,7 +85,7 @@ class DataFolder:
 
     def hold_run_shared(self, run_id: RunId) -> FolderHold:
         folder = self._run_folder(run_id)
-        while True:  # Until nobody removes it between the two.
+        while True:  # Another process may remove the folder between its creation and the lock.
             make_private_folder(folder)
             hold = _lock_folder(folder, fcntl.LOCK_SH)
             if hold is not None:
@@ -113,7 +114,7 @@ class DataFolder:
     def _run_folder(self, run_id: RunId) -> Path:
         return self.root / "parts" / folder_name(run_id)
 
-    # What is finished.
+    # Finished files.
 
     def hold_key(self, key: Key) -> FolderHold | None:
         make_private_folder(self._key_folder(key))
@@ -134,9 +135,9 @@ class DataFolder:
     def publish_part(self, run_id: RunId, part: str, key: Key, path: str) -> None:
         source = self._run_folder(run_id) / part
         for _ in range(PUBLISH_ATTEMPT_COUNT_MAX):
-            if not source.exists():  # Whoever came after this execution has done it.
+            if not source.exists():  # A later execution or the sweep has published it.
                 return
-            # Somebody may tidy up the folder at the same time: then it is made again.
+            # Another process may remove the empty folder at the same time: then create it again.
             with (
                 suppress(FileNotFoundError),
                 self._open_parent(key, path, make=True) as (parent, name),
@@ -149,12 +150,12 @@ class DataFolder:
                 return
 
     def remove(self, key: Key, paths: Sequence[str]) -> None:
-        # What a link or a folder has taken the place of is not there any more.
-        gone = (FileNotFoundError, IsADirectoryError, InvalidInput)
+        # A file whose path is now a folder, or leads through a link, counts as removed.
+        removed_errors = (FileNotFoundError, IsADirectoryError, InvalidInput)
         for path in paths:
-            with suppress(*gone), self._open_parent(key, path) as (parent, name):
+            with suppress(*removed_errors), self._open_parent(key, path) as (parent, name):
                 os.unlink(name, dir_fd=parent)
-        for folder in _parent_folders(paths):  # The deepest first; one that is not empty stays.
+        for folder in _parent_folders(paths):  # Deepest first. A folder that is not empty stays.
             with suppress(OSError, InvalidInput), self._open_parent(key, folder) as (parent, name):
                 os.rmdir(name, dir_fd=parent)
         with suppress(OSError):
@@ -165,7 +166,7 @@ class DataFolder:
 
     @contextmanager
     def _open_parent(self, key: Key, path: str, *, make: bool = False) -> Iterator[tuple[int, str]]:
-        """The open folder in which `path` is, and its name there."""
+        """Yield the descriptor of the folder that contains `path`, and the file's name in it."""
         *folders, name = path.split("/")
         if make:
             make_private_folder(self._key_folder(key))
@@ -211,14 +212,14 @@ class DataFolder:
         sync_folder(self._archive_folder(key))
 
     def _open_files(self, key: Key, paths: Sequence[str]) -> Iterator[tuple[str, int]]:
-        """Each path with the open file; whoever takes it closes it."""
+        """Yield each path with an open descriptor, which the caller must close."""
         for path in paths:
             source = self._open_file(key, path)
             if source is not None:
                 yield path, source
 
     def _open_file(self, key: Key, path: str) -> int | None:
-        """The file, to be read; None: it is gone, or something else is in its place."""
+        """Open a file for reading. Return None if it is gone or not a regular file."""
         try:
             with self._open_parent(key, path) as (parent, name):
                 if stat.S_ISREG(os.stat(name, dir_fd=parent, follow_symlinks=False).st_mode):
@@ -232,7 +233,7 @@ class DataFolder:
 
 
 def make_private_folder(folder: Path) -> None:
-    """Make a folder and those above it, each for its owner alone; what is there stays as it is."""
+    """Create a folder and its parents with mode 0700. Existing folders do not change."""
     if folder.is_dir():
         return
     if not folder.parent.exists():
@@ -242,7 +243,7 @@ def make_private_folder(folder: Path) -> None:
 
 
 def write_private_file(file: Path, content: bytes) -> None:
-    """A new file for its owner alone, on the disk when this returns."""
+    """Create a file with mode 0600 and sync it to disk."""
     with os.fdopen(os.open(file, _NEW_FILE_FLAGS, 0o600), "wb") as opened:
         opened.write(content)
         opened.flush()
@@ -258,7 +259,7 @@ def sync_folder(folder: Path) -> None:
 
 
 def _lock_folder(folder: Path, mode: int) -> FolderHold | None:
-    """A lock on the folder; None: another has it, or the folder was removed meanwhile."""
+    """Lock a folder. Return None if another process holds the lock, or the folder is gone."""
     try:
         descriptor = os.open(folder, _OPEN_FOLDER_FLAGS)
     except FileNotFoundError:
@@ -282,13 +283,13 @@ def _open_subfolder(parent: int, folder: str, path: str) -> int:
         return os.open(folder, _OPEN_FOLDER_FLAGS, dir_fd=parent)
     except FileNotFoundError:
         raise
-    except OSError:  # A link is reported in different ways.
-        problem = f"{path!r} leads through {folder!r}, which is a link or no folder"
+    except OSError:  # The error for a link differs between systems.
+        problem = f"{path!r} leads through {folder!r}, which is a link or not a folder"
         raise InvalidInput("file", problem) from None
 
 
 def _parent_folders(paths: Sequence[str]) -> list[str]:
-    """All folders on the way to these files, each before the one that it is in."""
+    """Return all folders on the paths to these files, each before its parent."""
     folders = {
         "/".join(names[:depth])
         for names in (path.split("/") for path in paths)

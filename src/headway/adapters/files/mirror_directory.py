@@ -1,4 +1,4 @@
-"""The folder of mirrored runs: a JSON file for each."""
+"""The folder of mirrored runs, with one JSON file per run."""
 
 import os
 from pathlib import Path
@@ -30,7 +30,7 @@ class MirrorFolder:
 
     def _replace(self, name: str, text: str) -> None:
         make_private_folder(self._folder)
-        # Of this process alone: another may mirror into the same folder.
+        # The pid makes the name unique: another process may mirror into the same folder.
         temporary = self._folder / f".{name}.{os.getpid()}"
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
         try:

@@ -19,5 +19,5 @@ class OpenPart:
             return self._file.tell()
 
     def close(self) -> None:
-        with suppress(OSError):  # What it could not write is of no interest any more.
+        with suppress(OSError):  # The content is discarded, so a failed flush does not matter.
             self._file.close()

@@ -1,1 +1,1 @@
-"""Out to workers, over HTTP."""
+"""The HTTP client that calls workers."""

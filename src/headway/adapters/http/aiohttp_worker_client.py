@@ -1,8 +1,8 @@
-"""The HTTP client for workers: bounded in everything (S5), and sure whose answer it has (I1).
+"""The HTTP client for workers, with limits (S5) and a check that answers match calls (I1).
 
-A server that answers twice leaves an answer behind in its connection, and whoever uses that
-connection next would take it for its own. So connections are only used again with workers that name
-the call in their answers, as headway's own do; with all others each call has one of its own.
+A server that answers twice leaves the second answer in the connection, and the next call over that
+connection would receive it. So connections are reused only for workers that name the call in their
+answers, as headway's own workers do. All other workers get a new connection for each call.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ import aiohttp
 from headway.adapters.http.allowed_addresses import AddressNotAllowed, AllowedAddresses
 from headway.core.document import BYTE_COUNT_MAX
 from headway.core.worker.worker_protocol import CALL_ID_HEADER, NDJSON_MEDIA_TYPE
-from headway.ports.worker_client import (
+from headway.ports.workers import (
     InvalidWorkerResponse,
     WorkerCallFailed,
     WorkerConnectFailed,
@@ -29,27 +29,27 @@ CONNECTION_COUNT_MAX: Final = 1_000
 CONNECT_TIMEOUT_S: Final = 5.0
 HEADER_BYTE_COUNT_MAX: Final = 8_190
 CHUNK_BYTE_COUNT_MAX: Final = 1 << 20
-"""What is larger is sent piece by piece, and others have their turn meanwhile."""
+"""A larger body is sent in chunks, so that it does not block the event loop."""
 LINE_COUNT_MAX_PER_S: Final = 1_000
 LINES_BYTE_COUNT_MAX_PER_S: Final = 1 << 20
-"""Nobody tells more of its progress, and who does is not listened to any longer."""
+"""The call fails if a worker reports more progress than this."""
 REUSABLE_HOST_COUNT_MAX: Final = 10_000
 
-_made_connections: Final[ContextVar[list[bool]]] = ContextVar("dialled")
-"""Of the call in this context: filled when a connection is made for it."""
+_made_connections: Final[ContextVar[list[bool]]] = ContextVar("made_connections")
+"""The list of the current call, which gets an item for each connection made for the call."""
 
 
 class HttpWorkerClient:
-    """Connects when it is first used, and is closed by whoever made it."""
+    """A `WorkerClient` that connects on first use. Its creator must close it."""
 
     def __init__(self, networks: Sequence[str] = (), *, token: str | None = None) -> None:
-        """`token` is what workers that demand one are told."""
+        """Create the client. `token` is sent to all workers as a bearer token."""
         self._allowed = AllowedAddresses(networks)
         self._token = token
         self._pooled_session: aiohttp.ClientSession | None = None
         self._single_use_session: aiohttp.ClientSession | None = None
         self._reusable_hosts: set[str] = set()
-        """Where the last answer named its call."""
+        """Hosts whose last answer named its call."""
 
     async def post(
         self,
@@ -60,21 +60,21 @@ class HttpWorkerClient:
         timeout_s: float,
         on_line: Callable[[bytes], bool] | None = None,
     ) -> tuple[int, bytes]:
-        accepted = {} if on_line is None else {"Accept": f"application/json, {NDJSON_MEDIA_TYPE}"}
-        dialled: list[bool] = []
-        _made_connections.set(dialled)
+        accept = {} if on_line is None else {"Accept": f"application/json, {NDJSON_MEDIA_TYPE}"}
+        made_connections: list[bool] = []
+        _made_connections.set(made_connections)
         try:
-            where = urlsplit(url)
-            self._allowed.check_host(where.hostname or "")
-            async with self._session_for(where.netloc).post(
+            parts = urlsplit(url)
+            self._allowed.check_host(parts.hostname or "")
+            async with self._session_for(parts.netloc).post(
                 url,
                 data=body if len(body) < CHUNK_BYTE_COUNT_MAX else BytesIO(body),
-                headers={"Content-Type": "application/json", **accepted, **headers},
+                headers={"Content-Type": "application/json", **accept, **headers},
                 timeout=aiohttp.ClientTimeout(total=timeout_s, sock_connect=CONNECT_TIMEOUT_S),
                 allow_redirects=False,
             ) as response:
                 self._check_call_id(
-                    response, where.netloc, headers, is_new_connection=bool(dialled)
+                    response, parts.netloc, headers, is_new_connection=bool(made_connections)
                 )
                 if on_line is not None and response.content_type == NDJSON_MEDIA_TYPE:
                     return response.status, await _read_final_line(response, on_line)
@@ -89,7 +89,7 @@ class HttpWorkerClient:
         except aiohttp.ClientConnectorError as error:
             raise WorkerConnectFailed(f"cannot connect: {error.os_error}") from None
         except aiohttp.ClientResponseError as error:
-            problem = f"it does not answer in HTTP: {error.message}"
+            problem = f"the answer is not valid HTTP: {error.message}"
             raise InvalidWorkerResponse(problem) from None
         except (aiohttp.ClientError, OSError, ValueError) as error:
             raise WorkerCallFailed(f"{type(error).__name__}: {error}") from None
@@ -102,17 +102,21 @@ class HttpWorkerClient:
         *,
         is_new_connection: bool,
     ) -> None:
-        """`is_own`: the connection was made for this call, and no other was made over it."""
-        named, wanted = response.headers.get(CALL_ID_HEADER), headers.get(CALL_ID_HEADER)
-        if named is not None and named == wanted:
+        """Raise InvalidWorkerResponse if the answer may belong to another call.
+
+        `is_new_connection` means that the connection was made for this call and carried no other.
+        """
+        answered_id, call_id = response.headers.get(CALL_ID_HEADER), headers.get(CALL_ID_HEADER)
+        if answered_id is not None and answered_id == call_id:
             if len(self._reusable_hosts) >= REUSABLE_HOST_COUNT_MAX:
                 self._reusable_hosts.clear()
             self._reusable_hosts.add(netloc)
             return
         self._reusable_hosts.discard(netloc)
-        if named is not None or not is_new_connection:
+        if answered_id is not None or not is_new_connection:
             response.close()
-            raise InvalidWorkerResponse(f"it answered {named or 'no call by name'}, not {wanted}")
+            problem = f"the answer names {answered_id or 'no call'}, not call {call_id}"
+            raise InvalidWorkerResponse(problem)
 
     def _session_for(self, netloc: str) -> aiohttp.ClientSession:
         if netloc in self._reusable_hosts:
@@ -122,9 +126,9 @@ class HttpWorkerClient:
         return self._single_use_session
 
     def _open_session(self, *, is_pooled: bool) -> aiohttp.ClientSession:
-        own = {"Accept-Encoding": "identity", "User-Agent": "headway"}
+        headers = {"Accept-Encoding": "identity", "User-Agent": "headway"}
         if self._token is not None:
-            own["Authorization"] = f"Bearer {self._token}"
+            headers["Authorization"] = f"Bearer {self._token}"
         return aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(
                 resolver=self._allowed,
@@ -138,19 +142,19 @@ class HttpWorkerClient:
             auto_decompress=False,
             max_line_size=HEADER_BYTE_COUNT_MAX,
             max_field_size=HEADER_BYTE_COUNT_MAX,
-            headers=own,
+            headers=headers,
         )
 
-    def _make_socket(self, found: aiohttp.AddrInfoType) -> socket.socket:
-        made = self._allowed.make_socket(found)
+    def _make_socket(self, address_info: aiohttp.AddrInfoType) -> socket.socket:
+        made_socket = self._allowed.make_socket(address_info)
         _made_connections.get().append(True)
-        return made
+        return made_socket
 
     async def close(self) -> None:
         for session in (self._pooled_session, self._single_use_session):
             if session is not None:
                 await session.close()
-        await asyncio.sleep(0)  # Their connections say goodbye in their next turn.
+        await asyncio.sleep(0)  # Transports close in the next iteration of the event loop.
 
 
 async def _read_body(response: aiohttp.ClientResponse) -> bytes:
@@ -164,30 +168,30 @@ async def _read_body(response: aiohttp.ClientResponse) -> bytes:
 
 
 async def _read_final_line(
-    response: aiohttp.ClientResponse, hear: Callable[[bytes], bool]
+    response: aiohttp.ClientResponse, on_line: Callable[[bytes], bool]
 ) -> bytes:
-    """The line that is the answer; nothing, when it ends without one."""
+    """Return the line with the answer, or nothing if the response ends without one."""
     async for line in _iterate_lines(response):
-        if not hear(line):
+        if not on_line(line):
             return line
     return b""
 
 
 async def _iterate_lines(response: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
     rest = b""
-    line_count, byte_count, begun_s = 0, 0, time.monotonic()
+    line_count, byte_count, started_s = 0, 0, time.monotonic()
     async for chunk in response.content.iter_any():
-        *whole, rest = (rest + chunk).split(b"\n")
-        line_count, byte_count = line_count + len(whole), byte_count + len(chunk)
-        allowed_s = 1 + time.monotonic() - begun_s
+        *lines, rest = (rest + chunk).split(b"\n")
+        line_count, byte_count = line_count + len(lines), byte_count + len(chunk)
+        allowed_s = 1 + time.monotonic() - started_s
         if (
             line_count > allowed_s * LINE_COUNT_MAX_PER_S
             or byte_count > BYTE_COUNT_MAX + allowed_s * LINES_BYTE_COUNT_MAX_PER_S
         ):
             response.close()
-            limit = f"{LINE_COUNT_MAX_PER_S:,} lines a second"
-            raise InvalidWorkerResponse(f"it reports too much progress, more than {limit}")
-        for line in whole:
+            limits = f"{LINE_COUNT_MAX_PER_S:,} lines or {LINES_BYTE_COUNT_MAX_PER_S:,} bytes"
+            raise InvalidWorkerResponse(f"too much progress, more than {limits} per second")
+        for line in lines:
             yield line
         _check_size(response, len(rest))
     if rest:
@@ -197,4 +201,4 @@ async def _iterate_lines(response: aiohttp.ClientResponse) -> AsyncIterator[byte
 def _check_size(response: aiohttp.ClientResponse, byte_count: int) -> None:
     if byte_count > BYTE_COUNT_MAX:
         response.close()
-        raise InvalidWorkerResponse(f"the answer is more than {BYTE_COUNT_MAX:,} bytes")
+        raise InvalidWorkerResponse(f"the answer is longer than {BYTE_COUNT_MAX:,} bytes")

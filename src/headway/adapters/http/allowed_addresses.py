@@ -1,4 +1,4 @@
-"""Which addresses may be connected to (S5): loopback always, others only if they are listed."""
+"""Addresses that may be connected to (S5): loopback always, others only if listed."""
 
 import asyncio
 import ipaddress
@@ -17,19 +17,20 @@ ADDRESS_COUNT_MAX: Final = 20
 
 
 class AddressNotAllowed(OSError):
-    """The address is none that may be connected to."""
+    """Connections to the address are not allowed."""
 
 
 class AllowedAddresses(AbstractResolver):
-    """Names are looked up here, and what is connected to is what was checked."""
+    """Resolves names, so that the client connects to exactly the addresses that were checked."""
 
     def __init__(self, networks: Sequence[str] = ()) -> None:
-        self._networks = [_parse_network(one) for one in networks]
+        self._networks = [_parse_network(network) for network in networks]
 
     def check_host(self, address: str) -> None:
-        """NotAllowed, if `address` is a number that is not allowed; a name is checked later.
+        """Raise AddressNotAllowed if `address` is a numeric address that is not allowed.
 
-        What only looks like a number is not allowed either: each system reads it in its own way.
+        A name is checked after it was resolved. A text that some systems parse as a number, such as
+        `10.1`, is not allowed, because systems parse it differently.
         """
         host = address.strip("[]")
         problem = host_problem(host)
@@ -42,17 +43,17 @@ class AllowedAddresses(AbstractResolver):
         if not self._is_allowed(number):
             raise AddressNotAllowed(_not_allowed_message(address))
 
-    def make_socket(self, found: AddrInfoType) -> socket.socket:
-        """A socket to connect with to that address, if it is allowed (else NotAllowed).
+    def make_socket(self, address_info: AddrInfoType) -> socket.socket:
+        """Return a socket for this address. Raise AddressNotAllowed if it is not allowed.
 
-        Nothing is connected to but through here, whatever the client takes for an address.
+        The client makes every connection through this check.
         """
-        family, kind, protocol, _, where = found
-        address = str(where[0])
+        family, kind, protocol, _, socket_address = address_info
+        address = str(socket_address[0])
         try:
             number = ipaddress.ip_address(address.partition("%")[0])
         except ValueError:
-            raise AddressNotAllowed(f"{address} is no address") from None
+            raise AddressNotAllowed(f"{address} is not an IP address") from None
         if not self._is_allowed(number):
             raise AddressNotAllowed(_not_allowed_message(address))
         return socket.socket(family, kind, protocol)
@@ -66,10 +67,10 @@ class AllowedAddresses(AbstractResolver):
         self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
     ) -> list[ResolveResult]:
         loop = asyncio.get_running_loop()
-        found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, family=family)
+        infos = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, family=family)
         allowed: list[ResolveResult] = []
-        for kind, _, protocol, _, where in found[:ADDRESS_COUNT_MAX]:
-            address = str(where[0])
+        for resolved_family, _, protocol, _, socket_address in infos[:ADDRESS_COUNT_MAX]:
+            address = str(socket_address[0])
             try:
                 self.check_host(address)
             except AddressNotAllowed:
@@ -79,7 +80,7 @@ class AllowedAddresses(AbstractResolver):
                     hostname=host,
                     host=address,
                     port=port,
-                    family=kind,
+                    family=resolved_family,
                     proto=protocol,
                     flags=socket.AI_NUMERICHOST,
                 )
@@ -89,14 +90,14 @@ class AllowedAddresses(AbstractResolver):
         return allowed
 
     async def close(self) -> None:
-        """There is nothing to close."""
+        """Do nothing. Required by `AbstractResolver`."""
 
 
 def _parse_network(text: str) -> Network:
     try:
         return ipaddress.ip_network(text, strict=False)
     except ValueError:
-        problem = f"{text!r} is no network; write it as 10.0.0.0/8"
+        problem = f"{text!r} is not a network; write it like 10.0.0.0/8"
         raise ConfigurationError(f"worker_networks: {problem}") from None
 
 

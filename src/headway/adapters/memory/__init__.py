@@ -1,1 +1,1 @@
-"""What lives and ends with this process."""
+"""Adapters that store their state in this process."""

@@ -1,6 +1,6 @@
-"""The runtime store of a single process: dictionaries, and nothing that runs by itself.
+"""The runtime store of a single process: dictionaries without background tasks.
 
-Nothing expires: the process is the only holder of anything, and what it holds ends with it.
+Nothing expires, because this process is the only holder and its state ends with it.
 """
 
 import asyncio
@@ -28,9 +28,9 @@ class _InterruptState:
     waiters: set[asyncio.Future[Document | None]] = field(default_factory=set)
 
     def wake(self, outcome: Document | None) -> None:
-        for heard in self.waiters:
-            if not heard.done():
-                heard.set_result(outcome)
+        for waiter in self.waiters:
+            if not waiter.done():
+                waiter.set_result(outcome)
 
 
 @dataclass(slots=True, eq=False)
@@ -39,13 +39,13 @@ class _Queue:
     messages: deque[Document] = field(default_factory=deque)
 
     def take_all(self) -> tuple[Document, ...]:
-        taken = tuple(self.messages)
+        messages = tuple(self.messages)
         self.messages.clear()
-        return taken
+        return messages
 
 
 class MemoryRuntimeStore:
-    """Used from one event loop."""
+    """A `RuntimeStore` in memory, for use from one event loop."""
 
     def __init__(self, limits: RuntimeLimits | None = None) -> None:
         self._limits = limits or RuntimeLimits()
@@ -117,15 +117,15 @@ class MemoryRuntimeStore:
     async def _wait_for_answer(
         self, interrupt: _InterruptState, timeout_s: float
     ) -> Document | None:
-        heard: asyncio.Future[Document | None] = asyncio.get_running_loop().create_future()
-        interrupt.waiters.add(heard)
+        waiter: asyncio.Future[Document | None] = asyncio.get_running_loop().create_future()
+        interrupt.waiters.add(waiter)
         try:
             async with asyncio.timeout(timeout_s):
-                return await heard
+                return await waiter
         except TimeoutError:
-            return interrupt.answer  # It may have come in this very moment.
+            return interrupt.answer  # The answer may have arrived at the same moment.
         finally:
-            interrupt.waiters.discard(heard)
+            interrupt.waiters.discard(waiter)
 
     async def resolve_interrupt(
         self, run_id: RunId, call_id: str, answer: Document

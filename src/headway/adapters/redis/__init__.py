@@ -1,1 +1,1 @@
-"""Redis or Valkey: one server, or a cluster."""
+"""The runtime store in Redis or Valkey, on one server or a cluster."""

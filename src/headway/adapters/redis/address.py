@@ -1,4 +1,4 @@
-"""Redis URLs, read and checked once, before anything is connected.
+"""Parses and checks Redis URLs before anything connects.
 
     redis://[user:password@]host[:port][/number]     one server
     rediss://…                                        the same over TLS
@@ -29,7 +29,7 @@ _TLS_FILES: Final = {
 
 
 class RedisNode(NamedTuple):
-    """Where one server listens."""
+    """The host and port of one server."""
 
     host: str
     port: int
@@ -44,20 +44,23 @@ class RedisAddress:
     is_cluster: bool
     is_tls: bool
     connection_arguments: Mapping[str, Any] = field(default_factory=dict, repr=False)
-    """What each connection is made with: who we are, the certificates, the number."""
+    """Arguments for each connection: credentials, TLS files and the database number."""
 
     @property
     def display(self) -> str:
-        """For people: without the password."""
+        """The servers as text for people, without the password."""
         return ",".join(str(node) for node in self.nodes)
 
 
 def parse_redis_url(text: str, *, setting: str = "the Redis URL") -> RedisAddress:
-    """The address, or ConfigurationError that names the place, the fault and what to do."""
+    """Parse a Redis URL. Raise ConfigurationError if it is invalid.
+
+    The message names `setting`, the problem and what to do.
+    """
     if find_spec("redis") is None:
         raise ConfigurationError("Redis needs the extra: pip install 'headway[redis]'")
-    scheme, mark, rest = text.partition("://")
-    if not mark:
+    scheme, separator, rest = text.partition("://")
+    if not separator:
         _refuse(setting, f"cannot be read; write it like {EXAMPLE_URL}")
     if scheme not in _SCHEMES:
         _refuse(setting, f"has the unknown scheme {scheme!r}; use one of {', '.join(_SCHEMES)}")
@@ -66,7 +69,7 @@ def parse_redis_url(text: str, *, setting: str = "the Redis URL") -> RedisAddres
     is_tls, is_cluster = scheme.startswith("rediss"), scheme.endswith("+cluster")
     head, _, query = rest.partition("?")
     server, _, path = head.partition("/")
-    who, _, hosts = server.rpartition("@")
+    credentials, _, hosts = server.rpartition("@")
     nodes = tuple(_parse_node(host, setting) for host in hosts.split(","))
     if len(nodes) > 1 and not is_cluster:
         _refuse(setting, f"names several servers; write {scheme}+cluster:// if they are a cluster")
@@ -75,74 +78,75 @@ def parse_redis_url(text: str, *, setting: str = "the Redis URL") -> RedisAddres
         is_cluster=is_cluster,
         is_tls=is_tls,
         connection_arguments={
-            **_parse_credentials(who, setting),
+            **_parse_credentials(credentials, setting),
             **_parse_database(path, setting, is_cluster=is_cluster),
             **_parse_tls_files(query, setting, is_tls=is_tls),
         },
     )
 
 
-def _parse_node(text: str, place: str) -> RedisNode:
-    host, mark, port = text.rpartition(":")
-    if not mark or text.endswith("]"):
+def _parse_node(text: str, setting: str) -> RedisNode:
+    host, separator, port = text.rpartition(":")
+    if not separator or text.endswith("]"):
         host, port = text, str(DEFAULT_PORT)
     if host.startswith("[") and host.endswith("]"):
         host = host[1:-1]
     elif ":" in host:
-        _refuse(place, "has a host with colons; write an IPv6 address in brackets, like [::1]")
+        _refuse(setting, "has a host with colons; write an IPv6 address in brackets, like [::1]")
     if not host:
-        _refuse(place, f"names no host; write it like {EXAMPLE_URL}")
+        _refuse(setting, f"has no host; write it like {EXAMPLE_URL}")
     if not (port.isascii() and port.isdigit() and 0 < int(port) < 1 << 16):
-        _refuse(place, "has a port that is not a number from 1 to 65535")
+        _refuse(setting, "has a port that is not a number from 1 to 65535")
     return RedisNode(host, int(port))
 
 
-def _parse_credentials(who: str, place: str) -> dict[str, str]:
-    if "@" in who or "/" in who:
-        _refuse(place, "has a bare @ or / in the password; write them as %40 and %2F")
-    user, _, password = who.partition(":")
-    named = {"username": unquote(user), "password": unquote(password)}
-    return {name: value for name, value in named.items() if value}
+def _parse_credentials(text: str, setting: str) -> dict[str, str]:
+    if "@" in text or "/" in text:
+        _refuse(setting, "has a bare @ or / in the password; write them as %40 and %2F")
+    user, _, password = text.partition(":")
+    credentials = {"username": unquote(user), "password": unquote(password)}
+    return {name: value for name, value in credentials.items() if value}
 
 
-def _parse_database(path: str, place: str, *, is_cluster: bool) -> dict[str, int]:
+def _parse_database(path: str, setting: str, *, is_cluster: bool) -> dict[str, int]:
     if is_cluster:
         if path not in {"", "0"}:
-            _refuse(place, "has a database number; a cluster has only 0, leave it out")
+            _refuse(setting, "has a database number; a cluster has only 0, leave it out")
         return {}
     if path and not (path.isascii() and path.isdigit()):
-        _refuse(place, "has a path that is no number; it is the database's, mostly 0")
+        _refuse(setting, "has a path that is not a number; write the database number, usually 0")
     return {"db": int(path or 0)}
 
 
-def _parse_tls_files(query: str, place: str, *, is_tls: bool) -> dict[str, str]:
+def _parse_tls_files(query: str, setting: str, *, is_tls: bool) -> dict[str, str]:
     pairs = parse_qsl(query, keep_blank_values=True)
-    given = dict(pairs)
-    unknown = sorted(given.keys() - _TLS_FILES.keys())
+    parameters = dict(pairs)
+    unknown = sorted(parameters.keys() - _TLS_FILES.keys())
     if unknown:
-        known = ", ".join(_TLS_FILES)
-        _refuse(place, f"has the unknown parameter {unknown[0]!r}; known are {known}")
-    if len(given) < len(pairs):
-        _refuse(place, "has a parameter twice; give each once")
-    if given and not is_tls:
-        _refuse(place, f"has {min(given)!r} without TLS; write rediss:// or leave it out")
-    if ("ssl_cert" in given) != ("ssl_key" in given):
-        _refuse(place, "has only one of 'ssl_cert' and 'ssl_key'; give both, or neither")
-    for name, path in sorted(given.items()):
-        _check_pem(name, path, place)
-    return {_TLS_FILES[name]: path for name, path in given.items()}
+        allowed = ", ".join(_TLS_FILES)
+        _refuse(setting, f"has the unknown parameter {unknown[0]!r}; allowed: {allowed}")
+    if len(parameters) < len(pairs):
+        _refuse(setting, "has a parameter twice; give each once")
+    if parameters and not is_tls:
+        _refuse(setting, f"has {min(parameters)!r} without TLS; write rediss:// or leave it out")
+    if ("ssl_cert" in parameters) != ("ssl_key" in parameters):
+        _refuse(setting, "has only one of 'ssl_cert' and 'ssl_key'; give both, or neither")
+    for name, path in sorted(parameters.items()):
+        _check_pem(name, path, setting)
+    return {_TLS_FILES[name]: path for name, path in parameters.items()}
 
 
-def _check_pem(name: str, path: str, place: str) -> None:
+def _check_pem(name: str, path: str, setting: str) -> None:
     try:
         Path(path).read_bytes()
         if name == "ssl_ca":
             ssl.create_default_context(cafile=path)
     except ssl.SSLError:
-        _refuse(place, f"names {path!r} as {name!r}, which holds no certificate; name a PEM file")
+        problem = "which contains no certificate; name a PEM file"
+        _refuse(setting, f"names {path!r} as {name!r}, {problem}")
     except OSError as error:
-        _refuse(place, f"names {path!r} as {name!r}, which cannot be read ({error.strerror})")
+        _refuse(setting, f"names {path!r} as {name!r}, which cannot be read ({error.strerror})")
 
 
-def _refuse(place: str, problem: str) -> NoReturn:
-    raise ConfigurationError(f"{place} {problem}")
+def _refuse(setting: str, problem: str) -> NoReturn:
+    raise ConfigurationError(f"{setting} {problem}")

@@ -1,7 +1,8 @@
-"""The names of things in Redis. All names of one entity share a hash tag, and so a cluster's slot.
+"""Names of Redis keys. All names of one entity share a hash tag, and so a slot of a cluster.
 
-The tag is what stands between the first `{` and the next `}`. So a key's own braces are written as
-`%7B` and `%7D` (and its `%` as `%25`): two keys never share a name, and the tag is the whole key.
+The hash tag is the text between the first `{` and the next `}`. So braces in a headway key are
+written as `%7B` and `%7D`, and `%` as `%25`: two keys never share a name, and the tag is the whole
+key.
 """
 
 from typing import Final
@@ -32,10 +33,10 @@ def queue_name(run_id: RunId) -> bytes:
 
 
 def channel_name(run_id: RunId) -> bytes:
-    """Where everything is told that happens to the run."""
+    """Return the channel on which everything that happens to the run is published."""
     return _name(run_id, "interrupt_ch")
 
 
 def _name(entity: str, kind: str) -> bytes:
-    # Any text has a name, also text that no database would take.
+    # Surrogates are encoded too: every text gets a name, also one that no database would store.
     return f"{{hw:{entity.translate(_ESCAPES)}}}:{kind}".encode(errors="surrogatepass")

@@ -1,17 +1,17 @@
-"""What happens at once on the server: each script touches the names of one entity only.
+"""Lua scripts, which the server runs atomically. Each touches the names of one entity only.
 
-Values: a lease holds its claim; the interactive flag the phase and the claim; an interrupt hash has
-a field `?<call_id>` for an open question and `!<call_id>` for an answer; a queue begins with the
-claim that may drain it, and exists only while messages are taken.
+Values: a lease contains its claim; the interactive flag contains the phase and the claim; an
+interrupt hash has a field `?<call_id>` for each open interrupt and `!<call_id>` for each answer; a
+queue begins with the claim that may drain it, and exists only while messages are accepted.
 """
 
 from typing import Final
 
-# Sharded where the server has it. Subscribers make the same choice by the same attempt.
+# Sharded pub/sub if the server has it. Subscribers choose in the same way, with the same command.
 _PUBLISH: Final = """
-local function publish(channel, words)
-  local told = redis.pcall('SPUBLISH', channel, words)
-  if type(told) == 'table' and told.err then redis.call('PUBLISH', channel, words) end
+local function publish(channel, message)
+  local reply = redis.pcall('SPUBLISH', channel, message)
+  if type(reply) == 'table' and reply.err then redis.call('PUBLISH', channel, message) end
 end
 """
 
@@ -22,7 +22,7 @@ end
 """
 
 ACQUIRE_LEASE: Final = """
--- KEYS lease, interactive; ARGV claim, ttl_ms. The claim that has it; false: this one.
+-- KEYS lease, interactive; ARGV claim, ttl_ms. Returns another holder's claim, or false.
 local holder = redis.call('GET', KEYS[1])
 if holder and holder ~= ARGV[1] then return holder end
 redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
@@ -46,7 +46,7 @@ return 1
 """
 
 MARK_INTERACTIVE: Final = """
--- KEYS lease, interactive; ARGV claim, flag. It lives no longer than the lease.
+-- KEYS lease, interactive; ARGV claim, flag. The flag expires with the lease at the latest.
 if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end
 redis.call('SET', KEYS[2], ARGV[2], 'PX', math.max(redis.call('PTTL', KEYS[1]), 1))
 return 1
@@ -58,14 +58,14 @@ if redis.call('GET', KEYS[1]) == ARGV[1] then redis.call('DEL', KEYS[2]) end
 """
 
 OPEN_QUEUE: Final = """
--- KEYS queue; ARGV claim, ttl_ms. What an earlier claim has left stays.
+-- KEYS queue; ARGV claim, ttl_ms. Messages that an earlier claim did not drain stay.
 if redis.call('EXISTS', KEYS[1]) == 1 then redis.call('LSET', KEYS[1], 0, ARGV[1])
 else redis.call('RPUSH', KEYS[1], ARGV[1]) end
 redis.call('PEXPIRE', KEYS[1], ARGV[2])
 """
 
 CLOSE_QUEUE: Final = """
--- KEYS queue; ARGV claim. What was not drained.
+-- KEYS queue; ARGV claim. Returns the messages that were not drained.
 if redis.call('LINDEX', KEYS[1], 0) ~= ARGV[1] then return {} end
 local left = redis.call('LRANGE', KEYS[1], 1, -1)
 redis.call('DEL', KEYS[1])
@@ -75,7 +75,7 @@ return left
 INJECT: Final = (
     _PUBLISH
     + """
--- KEYS queue, channel; ARGV message, message_count_max, ttl_ms, words
+-- KEYS queue, channel; ARGV message, message_count_max, ttl_ms, hint
 local length = redis.call('LLEN', KEYS[1])
 if length == 0 then return 'not_streaming' end
 if length > tonumber(ARGV[2]) then return 'full' end
@@ -98,8 +98,9 @@ return messages
 OPEN_INTERRUPT: Final = (
     _EXTEND
     + """
--- KEYS interrupt, cancel; ARGV call_id, ttl_ms, interrupt_count_max, answer when cancelled.
--- The answer; '' when it is open; false when there are too many. Opens what is not there.
+-- KEYS interrupt, cancel; ARGV call_id, ttl_ms, interrupt_count_max, answer if canceled.
+-- Opens the interrupt if needed. Returns its answer, '' if it is open, or false if there are too
+-- many.
 local answer = redis.call('HGET', KEYS[1], '!' .. ARGV[1])
 if answer then return answer end
 if redis.call('HEXISTS', KEYS[1], '?' .. ARGV[1]) == 0 then
@@ -117,7 +118,7 @@ return ''
 )
 
 CLOSE_INTERRUPT: Final = """
--- KEYS interrupt; ARGV call_id. The answer that came in the last moment, or the question closes.
+-- KEYS interrupt; ARGV call_id. Returns an answer that arrived last, or closes the interrupt.
 local answer = redis.call('HGET', KEYS[1], '!' .. ARGV[1])
 if not answer then redis.call('HDEL', KEYS[1], '?' .. ARGV[1]) end
 return answer
@@ -126,8 +127,8 @@ return answer
 RESOLVE_INTERRUPT: Final = (
     _PUBLISH
     + """
--- KEYS interrupt, channel; ARGV call_id, answer, words
--- The new field comes first: a hash that is empty for a moment would lose its end.
+-- KEYS interrupt, channel; ARGV call_id, answer, hint
+-- HSET before HDEL: a hash that becomes empty is deleted, and its expiry with it.
 if redis.call('HEXISTS', KEYS[1], '?' .. ARGV[1]) == 1 then
   redis.call('HSET', KEYS[1], '!' .. ARGV[1], ARGV[2])
   redis.call('HDEL', KEYS[1], '?' .. ARGV[1])
@@ -144,7 +145,7 @@ return 'not_waiting'
 CANCEL: Final = (
     _PUBLISH
     + """
--- KEYS cancel, interrupt, channel; ARGV ttl_ms, answer, words
+-- KEYS cancel, interrupt, channel; ARGV ttl_ms, answer, hint
 redis.call('SET', KEYS[1], '1', 'PX', ARGV[1])
 for _, field in ipairs(redis.call('HKEYS', KEYS[2])) do
   if string.sub(field, 1, 1) == '?' then
@@ -161,7 +162,7 @@ PUBLISH: Final = _PUBLISH + "publish(KEYS[1], ARGV[1])"
 CLEAN_UP: Final = (
     _PUBLISH
     + """
--- KEYS interrupt, cancel, queue, channel; ARGV words
+-- KEYS interrupt, cancel, queue, channel; ARGV hint
 redis.call('DEL', KEYS[1], KEYS[2], KEYS[3])
 publish(KEYS[4], ARGV[1])
 """

@@ -1,9 +1,9 @@
-"""Calls of one server or of a cluster: bounded in time, every fault as one kind of error.
+"""Calls to one server or a cluster, with a timeout. Every error becomes RuntimeUnavailable.
 
-A call goes straight to the server that has its keys. It is repeated only when that server says that
-it did nothing: it does not know the script, or the keys are elsewhere by now. A call that failed
-otherwise may have been done, and a message would be queued twice, an answer refused although it was
-taken.
+A call goes directly to the server that has its keys. It is repeated only if that server reports
+that it did nothing: it does not have the script, or the keys have moved to another server. A call
+that failed otherwise may have taken effect: a repetition could queue a message twice, or refuse an
+answer that was accepted.
 """
 
 import asyncio
@@ -32,14 +32,14 @@ _ATTEMPT_COUNT_MAX: Final = 3
 
 
 class RedisClient:
-    """Made for the event loop that uses it first; connects when it is used."""
+    """A client for the event loop that uses it first. It connects on first use."""
 
     def __init__(self, address: RedisAddress) -> None:
         self._address = address
         self._connection_class = SSLConnection if address.is_tls else Connection
         self._connection_arguments = {
             **address.connection_arguments,
-            # Calls are bounded by us: the driver's own limit can swallow a cancel.
+            # `Pipeline` sets the timeouts: the driver's own timeout can swallow a cancellation.
             "socket_timeout": None,
             "socket_connect_timeout": CONNECT_TIMEOUT_S,
             "protocol": 2,
@@ -60,21 +60,23 @@ class RedisClient:
     async def run_script(
         self, source: str, *, keys: Sequence[bytes], values: Sequence[CommandArgument] = ()
     ) -> Any:
-        """What the script returns; RuntimeUnavailable within seconds."""
+        """Run a script and return its result. Raise RuntimeUnavailable within seconds."""
         script = self._scripts.get(source)
         if script is None:
             script = self._scripts[source] = self._driver.register_script(source)
-        found = script
-        words = ("EVALSHA", script.sha, len(keys), *keys, *values)
-        return await self._call(keys[0], words, lambda: found(keys=keys, args=values), source)
+        registered = script
+        command = ("EVALSHA", script.sha, len(keys), *keys, *values)
+        return await self._call(
+            keys[0], command, lambda: registered(keys=keys, args=values), source
+        )
 
     async def read_values(self, *keys: bytes) -> list[bytes | None]:
-        """The values of keys of one entity, as of one instant."""
+        """Return the values of keys of one entity, as of one instant."""
         values = await self._call(keys[0], ("MGET", *keys), lambda: self._driver.mget(keys))
         return list(values)
 
     async def node_of(self, key: bytes) -> RedisNode:
-        """The server that has the key, as far as is known."""
+        """Return the server that has the key, according to the topology that was read last."""
         if not isinstance(self._driver, RedisCluster):
             return self._address.nodes[0]
         if not self._has_topology:
@@ -84,15 +86,15 @@ class RedisClient:
         except RedisClusterException as error:
             self._has_topology = False
             raise self._to_unavailable(error) from error
-        assert node is not None  # Only a replica may be none.
+        assert node is not None  # None is possible only for a replica.
         return RedisNode(str(node.host), int(node.port))
 
     async def load_topology(self) -> None:
-        """Ask the cluster who has which keys now; all who ask meanwhile share the answer."""
+        """Read from the cluster which server has which keys. Concurrent callers share one read."""
         assert isinstance(self._driver, RedisCluster)
-        asked = self._topology_read_count
+        read_count = self._topology_read_count
         async with self._topology_lock:
-            if self._topology_read_count == asked:
+            if self._topology_read_count == read_count:
                 self._topology_error = None
                 try:
                     async with asyncio.timeout(CALL_TIMEOUT_S):
@@ -105,49 +107,49 @@ class RedisClient:
         self._has_topology = True
 
     def make_connection(self, node: RedisNode) -> AbstractConnection:
-        """A connection of one's own; not connected yet."""
+        """Return a new connection that is not connected yet and not shared with calls."""
         return self._connection_class(host=node.host, port=node.port, **self._connection_arguments)
 
     async def close(self) -> None:
-        for pipe in self._pipelines.values():
-            await pipe.close()
+        for pipeline in self._pipelines.values():
+            await pipeline.close()
         await self._driver.aclose()
-        if isinstance(self._driver, RedisCluster):  # Also what a failed beginning has left.
+        if isinstance(self._driver, RedisCluster):  # Also connections of a failed initialization.
             await self._driver.nodes_manager.aclose()
             await self._driver.nodes_manager.aclose("startup_nodes")
 
     async def _call(
         self,
         key: bytes,
-        words: tuple[CommandArgument, ...],
-        by_driver: Callable[[], Awaitable[Any]],
+        command: tuple[CommandArgument, ...],
+        call_driver: Callable[[], Awaitable[Any]],
         source: str = "",
     ) -> Any:
         try:
             for _ in range(_ATTEMPT_COUNT_MAX):
-                pipe = self._pipeline_to(await self.node_of(key))
+                pipeline = self._pipeline_to(await self.node_of(key))
                 try:
-                    return await pipe.call(*words)
+                    return await pipeline.call(*command)
                 except NoScriptError:
-                    await pipe.load_script(source)
+                    await pipeline.load_script(source)
                 except MovedError:
                     await self.load_topology()
                 except AskError:
                     break
             async with asyncio.timeout(CALL_TIMEOUT_S):
-                return await by_driver()  # It follows keys that are on their way.
+                return await call_driver()  # The driver follows keys that are being migrated.
         except REDIS_ERRORS as error:
             self._has_topology = not self.is_cluster
             raise self._to_unavailable(error) from error
 
     def _pipeline_to(self, node: RedisNode) -> Pipeline:
-        pipe = self._pipelines.get(node)
-        if pipe is None:
-            pipe = Pipeline(
+        pipeline = self._pipelines.get(node)
+        if pipeline is None:
+            pipeline = Pipeline(
                 self._connection_class, host=node.host, port=node.port, **self._connection_arguments
             )
-            self._pipelines[node] = pipe
-        return pipe
+            self._pipelines[node] = pipeline
+        return pipeline
 
     def _to_unavailable(self, error: BaseException) -> RuntimeUnavailable:
         return RuntimeUnavailable(self._address.display, error_reason(error))
@@ -157,7 +159,7 @@ class RedisClient:
             return RedisCluster(
                 startup_nodes=[ClusterNode(node.host, node.port) for node in self._address.nodes],
                 ssl=self._address.is_tls,
-                # A part that has lost its server does not take the others with it.
+                # Slots without a server must not make the other slots unavailable.
                 require_full_coverage=False,
                 **self._connection_arguments,
             )
@@ -170,5 +172,5 @@ class RedisClient:
 
 def error_reason(error: BaseException) -> str:
     if isinstance(error, TimeoutError) and not str(error):
-        return f"it did not answer within {CALL_TIMEOUT_S:g} s"
+        return f"the server did not answer within {CALL_TIMEOUT_S:g} s"
     return str(error).rstrip(".") or type(error).__name__

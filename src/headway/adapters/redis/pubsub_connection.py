@@ -1,4 +1,4 @@
-"""One connection to one server, over which this process hears of all runs that it asks about."""
+"""One pub/sub connection to one server, shared by all subscriptions of this process."""
 
 import asyncio
 import json
@@ -20,12 +20,12 @@ from headway.adapters.redis.pipeline import (
 PubSubMessage = Sequence[str]
 MessageListener = Callable[[PubSubMessage], None]
 
-RESYNC: Final[PubSubMessage] = ("look",)
-"""Something may have been said while nobody listened."""
+RESYNC: Final[PubSubMessage] = ("resync",)
+"""Messages may have been lost while the connection was down."""
 PING_INTERVAL_S: Final = 5.0
 SILENCE_MAX_S: Final = PING_INTERVAL_S + CALL_TIMEOUT_S
 UNSUBSCRIBE_DELAY_S: Final = 1.0
-"""A channel is left a little later: when thousands wake at once, that can wait."""
+"""The delay of unsubscribes, so that they do not slow down thousands of tasks that wake at once."""
 _COMMAND_BATCH_COUNT_MAX: Final = 1_000
 _MESSAGE_BATCH_COUNT_MAX: Final = 1_000
 _MESSAGE_KINDS: Final = (b"message", b"smessage")
@@ -34,7 +34,7 @@ _UNSUBSCRIBE_KINDS: Final = (b"unsubscribe", b"sunsubscribe")
 
 
 class Channel:
-    """Who listens to a channel in this process."""
+    """A channel and its listeners in this process."""
 
     __slots__ = ("confirmed", "listeners", "name")
 
@@ -44,30 +44,35 @@ class Channel:
         self.confirmed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def confirm(self) -> None:
-        """Now nothing is missed any more; what was said before this may have been."""
+        """Mark the channel as subscribed: from now on no message is missed.
+
+        Earlier messages may have been lost. On a repeated subscription the listeners get RESYNC.
+        """
         if self.confirmed.done():
             self.notify(RESYNC)
         else:
             self.confirmed.set_result(None)
 
-    def fail(self, fault: BaseException) -> None:
-        """Whoever wants to begin to listen learns that it is not possible now."""
+    def fail(self, error: BaseException) -> None:
+        """Raise `error` in all callers that wait for the subscription."""
         if not self.confirmed.done():
-            self.confirmed.set_exception(fault)
+            self.confirmed.set_exception(error)
 
-    def notify(self, words: PubSubMessage) -> None:
+    def notify(self, message: PubSubMessage) -> None:
         for listener in tuple(self.listeners):
-            listener(words)
+            listener(message)
 
 
 class PubSubConnection:
-    """What `channels` holds is subscribed to whenever the line is up."""
+    """A connection that is subscribed to all its `channels` whenever it is connected."""
 
-    def __init__(self, node: RedisNode, dial: Callable[[RedisNode], AbstractConnection]) -> None:
+    def __init__(
+        self, node: RedisNode, make_connection: Callable[[RedisNode], AbstractConnection]
+    ) -> None:
         self.node = node
         self.channels: dict[bytes, Channel] = {}
         self.has_received = False
-        self._make_connection = dial
+        self._make_connection = make_connection
         self._is_sharded = True
         self._is_connected = False
         self._outbox: list[tuple[CommandArgument, ...]] = []
@@ -89,7 +94,10 @@ class PubSubConnection:
             self._unsubscribe_timer = loop.call_later(UNSUBSCRIBE_DELAY_S, self._send_unsubscribes)
 
     async def run(self) -> None:
-        """Connect, subscribe to everything, and hear until the connection breaks; then raise."""
+        """Connect, subscribe to all channels, and deliver messages until the connection is lost.
+
+        Always ends with an error.
+        """
         connection = self._make_connection(self.node)
         try:
             async with asyncio.timeout(CONNECT_TIMEOUT_S):
@@ -112,7 +120,7 @@ class PubSubConnection:
             await connection.disconnect(nowait=True)
 
     def _send(self, verb: str, name: bytes) -> None:
-        if not self._is_connected:  # Once it is, it subscribes to everything.
+        if not self._is_connected:  # On connect, `run` subscribes to all channels.
             return
         self._outbox.append((f"S{verb}" if self._is_sharded else verb, name))
         self._outbox_filled.set()
@@ -139,22 +147,22 @@ class PubSubConnection:
             for _ in range(_MESSAGE_BATCH_COUNT_MAX):
                 self._handle_reply(await connection.read_response(disconnect_on_error=False))
                 self._last_reply_s = loop.time()
-            await asyncio.sleep(0)  # Reading what has already come does not let others run.
+            await asyncio.sleep(0)  # Reading buffered replies does not yield to other tasks.
 
     async def _ping(self) -> None:
-        """Notice a server that keeps silent without hanging up."""
+        """Ping the server, and raise if it sends nothing although the connection is open."""
         loop = asyncio.get_running_loop()
         self._last_reply_s = loop.time()
         while True:
             await asyncio.sleep(PING_INTERVAL_S)
             if loop.time() - self._last_reply_s > SILENCE_MAX_S:
-                raise ConnectionLost(f"it said nothing for {SILENCE_MAX_S:g} s")
+                raise ConnectionLost(f"the server sent nothing for {SILENCE_MAX_S:g} s")
             self._outbox.append(("PING",))
             self._outbox_filled.set()
 
     def _handle_reply(self, reply: Any) -> None:
         self.has_received = True
-        if not isinstance(reply, list):  # The answer to a ping.
+        if not isinstance(reply, list):  # The reply to a PING.
             return
         kind, name = reply[0], reply[1]
         channel = self.channels.get(name)
@@ -164,14 +172,16 @@ class PubSubConnection:
             channel.notify(_parse_message(reply[2]))
         elif kind in _SUBSCRIBE_KINDS:
             channel.confirm()
-        elif (
-            kind in _UNSUBSCRIBE_KINDS
-        ):  # The slot has moved away; or it was left and asked for again.
+        elif kind in _UNSUBSCRIBE_KINDS:
+            # The slot has moved to another server, or the channel was removed and added again.
             self._send("SUBSCRIBE", name)
 
 
 async def _has_sharded_pubsub(connection: AbstractConnection) -> bool:
-    """Whether the scripts' own attempt succeeds here. A server without the slot has them too."""
+    """Return True if the server has SPUBLISH, which the scripts try as well.
+
+    A server that has the command but not the slot replies with MOVED or another cluster error.
+    """
     await connection.send_command("SPUBLISH", "{hw:}:anyone", "")
     try:
         await connection.read_response(disconnect_on_error=False)
@@ -183,9 +193,9 @@ async def _has_sharded_pubsub(connection: AbstractConnection) -> bool:
 
 
 def _parse_message(text: bytes) -> PubSubMessage:
-    """What was said; something that we did not say is a reason to look."""
+    """Parse a message. A message that headway did not send counts as RESYNC."""
     try:
-        words = json.loads(text)
+        message = json.loads(text)
     except ValueError:
         return RESYNC
-    return words if isinstance(words, list) and words else RESYNC
+    return message if isinstance(message, list) and message else RESYNC

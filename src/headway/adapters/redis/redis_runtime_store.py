@@ -1,7 +1,8 @@
-"""The runtime store of several instances: see `keys.py` for the names, `scripts.py` for the rules.
+"""The runtime store that several instances share.
 
-A wait for an answer has four steps: create, subscribe, check again, wait. Without the third, an
-answer between the first two would be heard by nobody.
+`key_names.py` has the names, and `lua_scripts.py` the rules. A wait for an answer has four steps:
+create the interrupt, subscribe, check for an answer, wait. Without the check, an answer between the
+first two steps would be lost.
 """
 
 import asyncio
@@ -38,14 +39,14 @@ from headway.ports.runtime_store import (
 )
 
 INTERRUPT_MARGIN_S: Final = 60.0
-"""How long a question is kept beyond the time in which it may be answered."""
+"""How long an interrupt is stored after its time to answer has passed."""
 CHECK_INTERVAL_S: Final = 30.0
-"""A net below the hints: also a wait that is told nothing looks now and then."""
+"""A waiting caller also checks for an answer at this interval, in case a hint was lost."""
 _CLOSED: Final = "closed"
 
 
 class RedisRuntimeStore:
-    """Used from one event loop; `close` it at the end."""
+    """A `RuntimeStore` in Redis, for use from one event loop. Call `close` at the end."""
 
     def __init__(self, address: RedisAddress, limits: RuntimeLimits | None = None) -> None:
         self._limits = limits or RuntimeLimits()
@@ -55,7 +56,7 @@ class RedisRuntimeStore:
         self._is_shut_down = False
 
     async def close(self) -> None:
-        """Calls raise StoreClosed from now on; waits end with SHUTDOWN."""
+        """Close all connections. Waits end with SHUTDOWN_ANSWER, later calls raise StoreClosed."""
         await self.shutdown_cleanup()
         await self._subscriber.close()
         await self._client.close()
@@ -81,30 +82,30 @@ class RedisRuntimeStore:
     async def mark_interactive(
         self, key: Key, claim: Claim, phase: Phase = Phase.STREAMING
     ) -> bool:
-        written = _encode_claim(claim)
-        values = written, phase.encode() + b" " + written
+        encoded_claim = _encode_claim(claim)
+        values = encoded_claim, phase.encode() + b" " + encoded_claim
         if not await self._client.run_script(
             scripts.MARK_INTERACTIVE, keys=_key_names(key), values=values
         ):
             return False
-        # Marked first: a queue that is open without the flag would be refused at the door.
+        # The flag first: `inject_message` refuses messages for a queue that is open without it.
         await self._client.run_script(
             scripts.OPEN_QUEUE,
             keys=(queue_name(claim.run_id),),
-            values=(written, _to_ms(self._limits.execution_timeout_s)),
+            values=(encoded_claim, _to_ms(self._limits.execution_timeout_s)),
         )
         return True
 
     async def clear_interactive(self, key: Key, claim: Claim) -> tuple[Document, ...]:
-        # The flag first: whatever still comes in before the queue closes is returned.
+        # The flag first: messages that still arrive before the queue closes are returned.
         values = (_encode_claim(claim),)
         await self._client.run_script(
             scripts.CLEAR_INTERACTIVE, keys=_key_names(key), values=values
         )
-        left = await self._client.run_script(
+        messages = await self._client.run_script(
             scripts.CLOSE_QUEUE, keys=(queue_name(claim.run_id),), values=values
         )
-        return _to_documents(left)
+        return _to_documents(messages)
 
     async def create_interrupt(
         self, run_id: RunId, call_id: str, *, timeout_s: float | None = None
@@ -131,23 +132,22 @@ class RedisRuntimeStore:
         return await self._close_interrupt(run_id, call_id)
 
     async def _wait_for_answer(self, run_id: RunId, wait: "_InterruptWait") -> None:
-        """Until it is over, or there is no time left, or this process stops."""
+        """Wait until the interrupt is answered or removed, its time is up, or the store closes."""
         await self._check_for_answer(run_id, wait)
         while self._should_wait(wait) and await wait.wait(within_s=CHECK_INTERVAL_S):
             if self._should_wait(wait):
-                with suppress(
-                    RuntimeUnavailable, StoreClosed
-                ):  # Told to look again when the line is back.
+                # After an outage the subscriber sends RESYNC, which causes another check.
+                with suppress(RuntimeUnavailable, StoreClosed):
                     await self._check_for_answer(run_id, wait)
 
     def _should_wait(self, wait: "_InterruptWait") -> bool:
         return not wait.is_done and not self._is_shut_down
 
     async def _check_for_answer(self, run_id: RunId, wait: "_InterruptWait") -> None:
-        wait.reset()  # First: what is said from here on is a reason to look once more.
-        found = await self._open_interrupt(run_id, wait.call_id, wait.timeout_s)
-        if found != "":
-            wait.finish(found)
+        wait.reset()  # Before the read, so that a hint during the read causes another check.
+        answer = await self._open_interrupt(run_id, wait.call_id, wait.timeout_s)
+        if answer != "":
+            wait.finish(answer)
 
     async def _close_interrupt(self, run_id: RunId, call_id: str) -> Document | None:
         try:
@@ -167,12 +167,12 @@ class RedisRuntimeStore:
     async def resolve_interrupt(
         self, run_id: RunId, call_id: str, answer: Document
     ) -> ResolveAnswer:
-        told = await self._client.run_script(
+        reply = await self._client.run_script(
             scripts.RESOLVE_INTERRUPT,
             keys=(interrupt_name(run_id), channel_name(run_id)),
             values=(_encode_text(call_id), answer, _encode_message(Hint.ANSWER, call_id, answer)),
         )
-        return ResolveAnswer(told.decode())
+        return ResolveAnswer(reply.decode())
 
     async def request_cancel(self, run_id: RunId) -> None:
         await self._client.run_script(
@@ -197,9 +197,9 @@ class RedisRuntimeStore:
             return InjectAnswer.NOT_STREAMING
         if interactive.startswith(Phase.COMPACTING.encode()):
             return InjectAnswer.COMPACTING
-        # What the flag says may be over by now. The queue decides: it is there only while somebody
-        # will drain it, or is given what it holds when it closes.
-        told = await self._client.run_script(
+        # The flag may be outdated by now. The queue decides: it exists only while the holder will
+        # drain it, or will receive its messages when it closes.
+        reply = await self._client.run_script(
             scripts.INJECT,
             keys=(queue_name(run_id), channel_name(run_id)),
             values=(
@@ -209,14 +209,14 @@ class RedisRuntimeStore:
                 _encode_message(Hint.MESSAGE),
             ),
         )
-        return InjectAnswer(told.decode())
+        return InjectAnswer(reply.decode())
 
     async def drain_messages(self, claim: Claim) -> tuple[Document, ...]:
         values = _encode_claim(claim), _to_ms(self._limits.execution_timeout_s)
-        drained = await self._client.run_script(
+        messages = await self._client.run_script(
             scripts.DRAIN, keys=(queue_name(claim.run_id),), values=values
         )
-        return _to_documents(drained)
+        return _to_documents(messages)
 
     async def publish_hint(self, run_id: RunId, hint: Hint) -> None:
         await self._client.run_script(
@@ -226,16 +226,17 @@ class RedisRuntimeStore:
     async def watch(self, run_id: RunId, listener: Callable[[Hint], None]) -> Callable[[], None]:
         loop = asyncio.get_running_loop()
 
-        def hear(words: PubSubMessage) -> None:
-            if words[0] != _CLOSED:
-                loop.call_soon(listener, Hint(words[0]) if words[0] in _HINTS else Hint.RESYNC)
+        def handle_message(message: PubSubMessage) -> None:
+            kind = message[0]
+            if kind != _CLOSED:
+                loop.call_soon(listener, Hint(kind) if kind in _HINTS else Hint.RESYNC)
 
         channel = channel_name(run_id)
-        await self._subscriber.subscribe(channel, hear)
-        return lambda: self._subscriber.unsubscribe(channel, hear)
+        await self._subscriber.subscribe(channel, handle_message)
+        return lambda: self._subscriber.unsubscribe(channel, handle_message)
 
     async def cleanup_execution(self, key: Key, claim: Claim) -> None:
-        # The lease is taken for the duration, so that no other claim of the run begins meanwhile.
+        # Hold the lease during the cleanup, so that no other claim of the run can start.
         holder = await self._acquire(key, claim)
         if holder is not None and holder.run_id == claim.run_id:
             return
@@ -267,9 +268,12 @@ class RedisRuntimeStore:
     async def _open_interrupt(
         self, run_id: RunId, call_id: str, timeout_s: float
     ) -> Document | None:
-        """The answer; empty: the question is open, and is opened if it was not; None: too many."""
+        """Open the interrupt if needed, and return its answer, or an empty text if it is open.
+
+        Return None if the run has too many interrupts.
+        """
         ttl_ms = _to_ms(timeout_s + INTERRUPT_MARGIN_S)
-        found = await self._client.run_script(
+        answer = await self._client.run_script(
             scripts.OPEN_INTERRUPT,
             keys=(interrupt_name(run_id), cancel_name(run_id)),
             values=(
@@ -279,14 +283,14 @@ class RedisRuntimeStore:
                 CANCELED_ANSWER,
             ),
         )
-        return None if found is None else Document(found.decode())
+        return None if answer is None else Document(answer.decode())
 
     def _answer_timeout_s(self, timeout_s: float | None) -> float:
         return self._limits.permission_timeout_s if timeout_s is None else timeout_s
 
 
 class _InterruptWait:
-    """Somebody who waits for the answer to one question."""
+    """A caller that waits for the answer to one interrupt."""
 
     __slots__ = ("_until_s", "_wake_event", "call_id", "is_done", "outcome", "timeout_s")
 
@@ -298,13 +302,13 @@ class _InterruptWait:
         self._until_s = asyncio.get_running_loop().time() + timeout_s
         self._wake_event = asyncio.Event()
 
-    def handle_message(self, words: PubSubMessage) -> None:
-        match words:
+    def handle_message(self, message: PubSubMessage) -> None:
+        match message:
             case [Hint.ANSWER, call_id, answer]:
                 if call_id == self.call_id:
                     self.finish(Document(answer))
             case [Hint.CANCEL]:
-                self.notify()  # Whoever was waiting finds the answer; a hint alone gives none.
+                self.notify()  # The next check finds the answer; the hint does not contain it.
             case ["closed"]:
                 self.finish(None)
             case [Hint.MESSAGE]:
@@ -324,7 +328,7 @@ class _InterruptWait:
         self._wake_event.clear()
 
     async def wait(self, *, within_s: float) -> bool:
-        """Return when there is something to look at, or after `within_s`; False: time is up."""
+        """Wait for a notification or for `within_s`. Return False if the time to answer is up."""
         loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout_at(min(self._until_s, loop.time() + within_s)):
@@ -349,13 +353,13 @@ def _encode_claim(claim: Claim) -> bytes:
     return json.dumps(claim).encode()
 
 
-def _parse_claim(written: bytes) -> Claim:
-    run_id, token = json.loads(written)
+def _parse_claim(encoded: bytes) -> Claim:
+    run_id, token = json.loads(encoded)
     return Claim(RunId(run_id), token)
 
 
-def _encode_message(*words: str) -> bytes:
-    return json.dumps(words).encode()
+def _encode_message(*fields: str) -> bytes:
+    return json.dumps(fields).encode()
 
 
 def _encode_text(text: str) -> bytes:

@@ -1,8 +1,8 @@
-"""Hears for everybody in this process: one line to each server, however many wait.
+"""Receives messages for all listeners of this process, over one connection to each server.
 
-Lines connect by themselves, again and again while anybody listens. After an interruption every
-listener is told to look, once its channel is subscribed to again: what was said meanwhile is gone,
-what was written is not.
+Connections reconnect by themselves while there are listeners. After an interruption every listener
+receives RESYNC once its channel is subscribed again: messages published in between are lost, but
+the values in Redis are not.
 """
 
 import asyncio
@@ -24,8 +24,8 @@ log = event_log(__name__)
 
 
 class Subscriber:
-    def __init__(self, calls: RedisClient) -> None:
-        self._client = calls
+    def __init__(self, client: RedisClient) -> None:
+        self._client = client
         self._channels: dict[bytes, tuple[Channel, PubSubConnection]] = {}
         self._connections: dict[RedisNode, PubSubConnection] = {}
         self._tasks: dict[PubSubConnection, asyncio.Task[None]] = {}
@@ -42,17 +42,18 @@ class Subscriber:
             self.unsubscribe(name, listener)
 
     async def subscribe(self, name: bytes, listener: MessageListener) -> None:
-        """Returns when nothing that is said from now on will be missed.
+        """Subscribe, and return when no later message will be missed.
 
-        RuntimeUnavailable: the line cannot be used. While it can, this waits for its turn.
+        Raise RuntimeUnavailable if the connection fails. While it works, wait for the confirmation
+        without a time limit.
         """
         node = await self._client.node_of(name)
         if self._is_closed:
             raise StoreClosed
         if name not in self._channels:
-            line = self._connection_to(node)
-            self._channels[name] = Channel(name), line
-            line.add(self._channels[name][0])
+            connection = self._connection_to(node)
+            self._channels[name] = Channel(name), connection
+            connection.add(self._channels[name][0])
         channel, _ = self._channels[name]
         channel.listeners.append(listener)
         try:
@@ -62,16 +63,16 @@ class Subscriber:
             raise
 
     def unsubscribe(self, name: bytes, listener: MessageListener) -> None:
-        channel, line = self._channels.get(name, (None, None))
-        if channel is None or line is None or listener not in channel.listeners:
+        channel, connection = self._channels.get(name, (None, None))
+        if channel is None or connection is None or listener not in channel.listeners:
             return
         channel.listeners.remove(listener)
         if not channel.listeners:
             del self._channels[name]
-            line.remove(channel)
+            connection.remove(channel)
 
     async def close(self) -> None:
-        """Whoever still wants to begin to listen gets StoreClosed."""
+        """Close all connections. Callers that wait for a subscription get StoreClosed."""
         self._is_closed = True
         for channel, _ in self._channels.values():
             channel.fail(StoreClosed())
@@ -81,49 +82,51 @@ class Subscriber:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     def _connection_to(self, node: RedisNode) -> PubSubConnection:
-        line = self._connections.get(node)
-        if line is None:
-            line = self._connections[node] = PubSubConnection(node, self._client.make_connection)
-            self._tasks[line] = asyncio.create_task(self._keep_connected(line))
-        return line
+        connection = self._connections.get(node)
+        if connection is None:
+            connection = PubSubConnection(node, self._client.make_connection)
+            self._connections[node] = connection
+            self._tasks[connection] = asyncio.create_task(self._keep_connected(connection))
+        return connection
 
-    async def _keep_connected(self, line: PubSubConnection) -> None:
-        """Keep the line up for as long as somebody listens on it, or it does not break."""
+    async def _keep_connected(self, connection: PubSubConnection) -> None:
+        """Reconnect after each loss, until a lost connection has no listeners."""
         retry_s = RETRY_MIN_S
         while True:
             try:
-                await line.run()
-            except* REDIS_ERRORS as faults:
-                reason = error_reason(_first_error(faults))
-                log.warning("runtime_line_lost", extra={"node": str(line.node), "reason": reason})
-                for channel in line.channels.values():
-                    channel.fail(RuntimeUnavailable(str(line.node), reason))
-            retry_s = RETRY_MIN_S if line.has_received else min(2 * retry_s, RETRY_MAX_S)
-            line.has_received = False
+                await connection.run()
+            except* REDIS_ERRORS as errors:
+                reason = error_reason(_first_error(errors))
+                extra = {"node": str(connection.node), "reason": reason}
+                log.warning("runtime_connection_lost", extra=extra)
+                for channel in connection.channels.values():
+                    channel.fail(RuntimeUnavailable(str(connection.node), reason))
+            retry_s = RETRY_MIN_S if connection.has_received else min(2 * retry_s, RETRY_MAX_S)
+            connection.has_received = False
             await asyncio.sleep(retry_s)
-            await self._reroute(line)
-            if not line.channels:
-                del self._connections[line.node], self._tasks[line]
+            await self._reroute(connection)
+            if not connection.channels:
+                del self._connections[connection.node], self._tasks[connection]
                 break
 
-    async def _reroute(self, line: PubSubConnection) -> None:
-        """A cluster may have given the channels of a lost line to other servers."""
+    async def _reroute(self, connection: PubSubConnection) -> None:
+        """Move channels of a lost connection to the servers that have them in the cluster now."""
         if not self._client.is_cluster:
             return
         try:
             await self._client.load_topology()
-            routes = {name: await self._client.node_of(name) for name in tuple(line.channels)}
+            routes = {name: await self._client.node_of(name) for name in tuple(connection.channels)}
         except RuntimeUnavailable:
             return
         for name, node in routes.items():
-            channel = line.channels.get(name)
-            if channel is not None and node != line.node:
-                line.remove(channel)
+            channel = connection.channels.get(name)
+            if channel is not None and node != connection.node:
+                connection.remove(channel)
                 other = self._connection_to(node)
                 self._channels[name] = channel, other
                 other.add(channel)
 
 
-def _first_error(faults: BaseExceptionGroup[BaseException]) -> BaseException:
-    first = faults.exceptions[0]
+def _first_error(errors: BaseExceptionGroup[BaseException]) -> BaseException:
+    first = errors.exceptions[0]
     return _first_error(first) if isinstance(first, BaseExceptionGroup) else first

@@ -1,1 +1,1 @@
-"""What the operating system gives: randomness, and this process's own name."""
+"""Services of the operating system: clock, randomness, signals and file locks."""

@@ -1,13 +1,13 @@
-"""The life of a process as a locked file: whoever finds it free knows that the process is dead.
+"""A file that a process locks while it runs: a free lock proves that the process has ended.
 
-The kernel opens a `flock` when its holder ends, however that happens, and not before: one that is
-paused keeps it. A name says which file is meant: the start of the kernel that keeps the locks, the
-file's device and number, and a random word. Only where all of these are the same does a free lock
-prove anything. A missing file proves nothing, nor does a copy, or a namesake in another container
-or on another host.
+The kernel releases a `flock` when its holder ends, for any reason, and not earlier: a paused
+process keeps its lock. The name of a lock identifies its file: the boot id of the kernel that holds
+the locks, the device and inode of the file, and a random nonce. A free lock proves something only
+if all of these match. A missing file proves nothing, and neither does a copy, or a file of the same
+name in another container or on another host.
 
-A child that was forked would hold its parent's lock with it, so it closes its copy at once. That
-does not open the lock, which is the parent's as long as the parent has it open.
+A forked child inherits its parent's lock, so it closes its copy at once. That does not release the
+lock while the parent has the file open.
 """
 
 import fcntl
@@ -36,7 +36,10 @@ log = event_log(__name__)
 
 
 class FileLifeLock:
-    """Files in `folder` that begin with `prefix`; without a folder nothing is ever proven."""
+    """A `LifeLock` of files in `folder` that begin with `prefix`.
+
+    Without a folder, no process is ever proven to have ended.
+    """
 
     def __init__(self, folder: Path | None, *, prefix: str) -> None:
         self._folder = None if folder is None else folder.absolute()
@@ -45,10 +48,10 @@ class FileLifeLock:
         self._descriptor: int | None = None
 
     def close_after_fork(self) -> None:
-        """In a child that was forked: the lock and its file are the parent's."""
-        file, self._descriptor, self._name = self._descriptor, None, None
-        if file is not None:
-            os.close(file)
+        """Close the file in a forked child, because lock and file belong to the parent."""
+        descriptor, self._descriptor, self._name = self._descriptor, None, None
+        if descriptor is not None:
+            os.close(descriptor)
 
     def acquire(self) -> str | None:
         if self._name is None and self._folder is not None:
@@ -59,12 +62,12 @@ class FileLifeLock:
         return self._name
 
     def release(self) -> None:
-        """In good order: nothing is left to be found."""
+        """Release the lock and remove its file, before a normal exit."""
         if self._descriptor is None or self._name is None:
             return
         path = self._path_of(self._name)
         assert path is not None
-        with suppress(OSError):  # It may be gone, and its folder too.
+        with suppress(OSError):  # The file or its folder may have been removed.
             path.unlink()
         os.close(self._descriptor)
         self._descriptor = self._name = None
@@ -74,24 +77,24 @@ class FileLifeLock:
         if path is None:
             return False
         try:
-            file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+            descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
         except OSError:
             return False
         try:
-            if _name_of(os.fstat(file), path) != name:
+            if _name_of(os.fstat(descriptor), path) != name:
                 return False
-            # Shared, so that two who look at the same time do not take each other for the holder.
-            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            # Shared, so that two processes that check at the same time do not block each other.
+            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except OSError:
             return False
         finally:
-            os.close(file)
+            os.close(descriptor)
         return True
 
     def remove(self, name: str) -> None:
         path = self._path_of(name)
         if path is not None and self.is_free(name):
-            with suppress(OSError):  # Somebody else was faster, or it stays: it does no harm.
+            with suppress(OSError):  # Another process removed it, or it stays, which is harmless.
                 path.unlink()
 
     def remove_stale(self, known: Collection[str]) -> None:
@@ -100,11 +103,11 @@ class FileLifeLock:
                 self.remove(name)
 
     def has_other_processes(self) -> bool:
-        """Whether another process, as far as can be seen, works on the same database now."""
+        """Return True if another process with a visible lock uses the same database now."""
         return any(name != self._name and not self.is_free(name) for name in self._names())
 
     def _names(self) -> list[str]:
-        """All that are here. What cannot be looked at is left out."""
+        """Return the names of all locks in the folder. Unreadable files are left out."""
         names: list[str] = []
         if self._folder is not None:
             for path in self._folder.glob(f"{glob.escape(self._prefix)}-{_NONCE_GLOB}{SUFFIX}"):
@@ -114,32 +117,38 @@ class FileLifeLock:
 
     def _create(self, folder: Path) -> str:
         path = folder / f"{self._prefix}-{secrets.token_hex(16)}{SUFFIX}"
-        new = path.with_suffix(NEW_SUFFIX)
+        new_path = path.with_suffix(NEW_SUFFIX)
         flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-        file = os.open(new, flags, 0o600)
+        descriptor = os.open(new_path, flags, 0o600)
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            name = _name_of(os.fstat(file), path)
-            # Found by others only once it is locked: who cleans would take it for a leftover.
-            new.rename(path)
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            name = _name_of(os.fstat(descriptor), path)
+            # Lock before the rename: another process would remove an unlocked file as stale.
+            new_path.rename(path)
         except BaseException:
-            os.close(file)
-            new.unlink(missing_ok=True)
+            os.close(descriptor)
+            new_path.unlink(missing_ok=True)
             raise
-        self._descriptor = file
+        self._descriptor = descriptor
         _held_locks().add(self)
         return name
 
     def _path_of(self, name: str) -> Path | None:
-        """Where it must be; None when it is no name. It comes from the database: trust nothing."""
-        parts = _NAME_PATTERN.fullmatch(name)
-        if parts is None or self._folder is None:
+        """Return the path of the lock with this name, or None if the name is invalid.
+
+        The name comes from the database, so its format is checked.
+        """
+        match = _NAME_PATTERN.fullmatch(name)
+        if match is None or self._folder is None:
             return None
-        return self._folder / f"{self._prefix}-{parts[1]}{SUFFIX}"
+        return self._folder / f"{self._prefix}-{match[1]}{SUFFIX}"
 
 
 def runtime_folder() -> Path | None:
-    """A folder that is this user's alone, and the same for all of the user's processes here."""
+    """Return a private folder that all processes of this user on this host share.
+
+    Return None if it cannot be created, or if other users can access it.
+    """
     runtime = os.environ.get("XDG_RUNTIME_DIR", "")
     if os.path.isabs(runtime):
         folder = Path(runtime) / "headway"
@@ -148,13 +157,13 @@ def runtime_folder() -> Path | None:
     try:
         with suppress(FileExistsError):
             folder.mkdir(mode=0o700)
-        found = folder.lstat()
+        status = folder.lstat()
     except OSError as error:
         log.info("life_lock_unavailable", extra={"reason": str(error)})
         return None
-    is_ours = stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid()
-    if not is_ours or found.st_mode & 0o077:
-        # Others can write below the temporary folder: what they put there is not for us.
+    is_own = stat.S_ISDIR(status.st_mode) and status.st_uid == os.geteuid()
+    if not is_own or status.st_mode & 0o077:
+        # Other users can create files in the temporary folder, so do not trust this one.
         log.warning("life_lock_folder_not_private", extra={"path": str(folder)})
         return None
     return folder
@@ -164,13 +173,13 @@ def runtime_folder() -> Path | None:
 def _held_locks() -> "WeakSet[FileLifeLock]":
     locks: WeakSet[FileLifeLock] = WeakSet()
 
-    def forget_all() -> None:
+    def close_all() -> None:
         for lock in list(locks):
             with suppress(OSError):  # A job may have closed all files of its process.
                 lock.close_after_fork()
         locks.clear()
 
-    os.register_at_fork(after_in_child=forget_all)
+    os.register_at_fork(after_in_child=close_all)
     return locks
 
 
@@ -179,6 +188,6 @@ def _boot_id() -> str:
     return BOOT_ID_PATH.read_text(encoding="ascii").strip()
 
 
-def _name_of(found: os.stat_result, path: Path) -> str:
+def _name_of(status: os.stat_result, path: Path) -> str:
     nonce = path.name.removesuffix(SUFFIX)[-32:]
-    return f"{_boot_id()}:{found.st_dev:x}:{found.st_ino:x}:{nonce}"
+    return f"{_boot_id()}:{status.st_dev:x}:{status.st_ino:x}:{nonce}"

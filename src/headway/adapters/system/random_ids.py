@@ -1,4 +1,4 @@
-"""Ids from the system's randomness."""
+"""Unique ids from the operating system's random numbers."""
 
 import secrets
 

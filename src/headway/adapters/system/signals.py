@@ -1,4 +1,4 @@
-"""Signals by which a person or the operating system asks a program to end or to reload."""
+"""Signals that ask a program to stop or to reload its configuration."""
 
 import asyncio
 import signal
@@ -15,8 +15,8 @@ def call_on_hangup(action: Callable[[], None]) -> Iterator[None]:
 
     A process that was started with SIGHUP ignored (`nohup`) continues to ignore it.
     """
-    before = signal.getsignal(signal.SIGHUP)
-    if before is signal.SIG_IGN:
+    previous_handler = signal.getsignal(signal.SIGHUP)
+    if previous_handler is signal.SIG_IGN:
         yield
         return
     loop = asyncio.get_running_loop()
@@ -28,31 +28,33 @@ def call_on_hangup(action: Callable[[], None]) -> Iterator[None]:
         yield
     finally:
         loop.remove_signal_handler(signal.SIGHUP)
-        signal.signal(signal.SIGHUP, before or signal.SIG_DFL)
+        signal.signal(signal.SIGHUP, previous_handler or signal.SIG_DFL)
 
 
 async def wait_for_stop_signal() -> signal.Signals:
-    """The first of Ctrl-C and SIGTERM; from then on they do again what they did before.
+    """Wait for SIGINT (Ctrl-C) or SIGTERM, and return it. Restore the previous handlers then.
 
-    One that this process was started to ignore (Ctrl-C, behind a shell's `&`) is left ignored.
+    A signal that this process was started to ignore (SIGINT, after a shell's `&`) stays ignored.
     """
     loop = asyncio.get_running_loop()
-    came: asyncio.Future[signal.Signals] = loop.create_future()
-    before = {number: signal.getsignal(number) for number in STOP_SIGNALS}
-    heeded = [number for number, does in before.items() if does is not signal.SIG_IGN]
+    received: asyncio.Future[signal.Signals] = loop.create_future()
+    previous_handlers = {number: signal.getsignal(number) for number in STOP_SIGNALS}
+    handled_numbers = [
+        number for number, handler in previous_handlers.items() if handler is not signal.SIG_IGN
+    ]
 
-    def note(number: signal.Signals) -> None:
-        if not came.done():
-            came.set_result(number)
+    def handle(number: signal.Signals) -> None:
+        if not received.done():
+            received.set_result(number)
 
     try:
-        for number in heeded:
-            loop.add_signal_handler(number, note, number)
+        for number in handled_numbers:
+            loop.add_signal_handler(number, handle, number)
     except (RuntimeError, ValueError) as error:
         raise RuntimeError("signals can be awaited in the main thread only") from error
     try:
-        return await came
+        return await received
     finally:
-        for number in heeded:
+        for number in handled_numbers:
             loop.remove_signal_handler(number)
-            signal.signal(number, before[number] or signal.SIG_DFL)
+            signal.signal(number, previous_handlers[number] or signal.SIG_DFL)

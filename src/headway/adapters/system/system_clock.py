@@ -1,4 +1,4 @@
-"""This machine's clock."""
+"""The clock of this host."""
 
 import asyncio
 import time

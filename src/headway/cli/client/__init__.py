@@ -1,1 +1,1 @@
-"""How commands reach runs: the same requests, to a server or to a database."""
+"""The client of the HTTP API, which calls a server or an application in this process."""

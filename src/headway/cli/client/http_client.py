@@ -1,4 +1,4 @@
-"""To a server."""
+"""The transport to a server, over HTTP."""
 
 import asyncio
 import os
@@ -33,29 +33,29 @@ GATEWAY_STATUSES: Final = frozenset({502, 503, 504})
 
 
 class GatewayError(aiohttp.ClientError):
-    """A proxy has answered for a server that does not."""
+    """A proxy answered, because the server behind it does not."""
 
 
 class HttpTransport:
-    def __init__(self, session: aiohttp.ClientSession, place: str) -> None:
+    def __init__(self, session: aiohttp.ClientSession, address: str) -> None:
         self._session = session
-        self.address = place
+        self.address = address
 
     async def request(
         self, method: str, path: str, body: bytes | None, headers: Mapping[str, str]
     ) -> ApiResponse:
-        kind = {} if body is None else {"content-type": "application/json"}
+        content_type = {} if body is None else {"content-type": "application/json"}
         timeout = aiohttp.ClientTimeout(total=RESPONSE_TIMEOUT_S, connect=CONNECT_TIMEOUT_S)
         try:
             async with self._session.request(
                 method,
                 self._url(path),
                 data=body,
-                headers={**headers, **kind},
+                headers={**headers, **content_type},
                 timeout=timeout,
                 allow_redirects=False,
-            ) as answer:
-                return await _read_response(answer)
+            ) as response:
+                return await _read_response(response)
         except CONNECT_ERRORS as error:
             raise self._unreachable(error) from None
         except (aiohttp.ClientError, TimeoutError) as error:
@@ -72,15 +72,16 @@ class HttpTransport:
         try:
             async with self._session.get(
                 self._url(path), headers=headers, timeout=timeout, allow_redirects=False
-            ) as answer:
-                if answer.status != 200:
-                    raise to_api_error(await _read_response(answer))
-                yield _lines(answer)
+            ) as response:
+                if response.status != 200:
+                    raise to_api_error(await _read_response(response))
+                yield _lines(response)
         except (aiohttp.ClientError, TimeoutError) as error:
             raise self._unreachable(error) from None
 
     def _url(self, path: str) -> URL:
-        return URL(f"{self.address}{path}", encoded=True)  # As it is: a key may be "..".
+        # Already encoded: yarl must not normalize a key such as "..".
+        return URL(f"{self.address}{path}", encoded=True)
 
     def _unreachable(self, error: Exception) -> ApiError:
         detail = f"the server {self.address} cannot be reached: {_reason(error)}"
@@ -88,47 +89,48 @@ class HttpTransport:
 
     def _unanswered(self, error: Exception) -> ApiError:
         detail = (
-            f"the answer of the server {self.address} is lost ({_reason(error)}), and what was asked"
-            " for may have been done: look before you repeat it"
+            f"the answer of the server {self.address} was lost ({_reason(error)}), and the request"
+            " may have taken effect; check before you repeat it"
         )
         return ApiError(503, UNANSWERED, detail, {})
 
 
 def _reason(error: Exception) -> str:
-    """In the words of the system where they are clearer than those of a library."""
+    """Describe an error, with the operating system's message if there is one."""
     if isinstance(error, TimeoutError):
-        return "it does not answer in time"
+        return "it did not answer in time"
     match getattr(error, "os_error", None):
         case ConnectionRefusedError():
             return "connection refused; is headway serve running there?"
-        case socket.gaierror(strerror=str(why)):
-            return why
+        case socket.gaierror(strerror=str(message)):
+            return message
         case OSError(errno=int(number)) as cause if not isinstance(cause, ssl.SSLError):
             return os.strerror(number)
         case _:
             return str(error)
 
 
-async def _read_response(answer: aiohttp.ClientResponse) -> ApiResponse:
-    """What the server says; BehindProxy: somebody says it who is not the server."""
-    body = await answer.read()
-    told = ApiResponse(answer.status, body, _redirect_location(answer), answer.content_type)
-    if answer.status in GATEWAY_STATUSES and to_api_error(told).code == NOT_HEADWAY:
-        raise GatewayError(f"what stands before it answered {answer.status}")
-    return told
+async def _read_response(response: aiohttp.ClientResponse) -> ApiResponse:
+    """Read the whole response. Raise GatewayError if a proxy answered instead of the server."""
+    body = await response.read()
+    location = _redirect_location(response)
+    read = ApiResponse(response.status, body, location, response.content_type)
+    if response.status in GATEWAY_STATUSES and to_api_error(read).code == NOT_HEADWAY:
+        raise GatewayError(f"a proxy answered {response.status}")
+    return read
 
 
-def _redirect_location(answer: aiohttp.ClientResponse) -> str | None:
-    return answer.headers.get("location", "") if 300 <= answer.status < 400 else None
+def _redirect_location(response: aiohttp.ClientResponse) -> str | None:
+    return response.headers.get("location", "") if 300 <= response.status < 400 else None
 
 
-async def _lines(answer: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
-    async for line in answer.content:
+async def _lines(response: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
+    async for line in response.content:
         yield line.rstrip(b"\r\n")
 
 
 def _parse_server_url(url: str) -> SplitResult:
-    with suppress(ValueError):  # A port that is none, or half of a bracket.
+    with suppress(ValueError):  # For an invalid port, or an unclosed bracket.
         parts = urlsplit(url)
         is_host = parts.hostname and parts.port != 0 and not parts.username
         if parts.scheme in ("http", "https") and is_host and not (parts.query or parts.fragment):
@@ -148,8 +150,7 @@ async def open_http(url: str, token: str | None) -> AsyncIterator[HttpTransport]
         trust_env=False,
         read_bufsize=LINE_BYTE_COUNT_MAX,
     ) as session:
-        # A path is where a proxy has put the server; who copies where the page is means the same.
+        # The path is that of a proxy in front of the server. Accept the URL of the page, too.
         path = parts.path.rstrip("/").removesuffix("/ui")
-        place = f"{parts.scheme}://{parts.netloc}{path}"
-        yield HttpTransport(session, place)
-        await asyncio.sleep(0)  # aiohttp closes its sockets in the next turn of the loop.
+        yield HttpTransport(session, f"{parts.scheme}://{parts.netloc}{path}")
+        await asyncio.sleep(0)  # aiohttp closes sockets in the next iteration of the event loop.

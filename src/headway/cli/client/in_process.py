@@ -1,7 +1,7 @@
-"""To a database: the application that a server would be, asked in this process.
+"""The transport to a database: it calls the server's ASGI application in this process.
 
-So a command says and hears the same words wherever it is run. Nothing is executed here: what is
-submitted waits for a process that works.
+So a command behaves in the same way with and without a server. Nothing is executed here: submitted
+runs wait for a process that executes jobs.
 """
 
 import asyncio
@@ -31,50 +31,51 @@ NO_DATABASE_HINT: Final = (
 
 
 class LocalTransport:
-    def __init__(self, app: GuardMiddleware, place: str) -> None:
+    def __init__(self, app: GuardMiddleware, address: str) -> None:
         self._app = app
-        self.address = place
+        self.address = address
 
     async def request(
         self, method: str, path: str, body: bytes | None, headers: Mapping[str, str]
     ) -> ApiResponse:
-        answer = _ResponseBuffer()
+        response = _ResponseBuffer()
         scope = _scope(method, path, body)
         scope["headers"] += [(name.encode(), value.encode()) for name, value in headers.items()]
-        await self._app(scope, _make_receive(body), answer.send)
-        return ApiResponse(answer.status, b"".join(answer.parts), media_type=answer.media_type)
+        await self._app(scope, _make_receive(body), response.send)
+        content = b"".join(response.parts)
+        return ApiResponse(response.status, content, media_type=response.media_type)
 
     @asynccontextmanager
     async def stream(self, path: str) -> AsyncIterator[AsyncIterator[bytes]]:
-        answer = _ResponseBuffer()
+        response = _ResponseBuffer()
         scope = _scope("GET", path, None, is_event_stream=True)
-        asking = asyncio.create_task(self._call_app(scope, answer))
+        call = asyncio.create_task(self._call_app(scope, response))
         try:
-            await answer.started.wait()
-            if answer.status != 200:
-                await asking
-                raise to_api_error(ApiResponse(answer.status, b"".join(answer.parts)))
-            yield answer.lines(asking)
+            await response.started.wait()
+            if response.status != 200:
+                await call
+                raise to_api_error(ApiResponse(response.status, b"".join(response.parts)))
+            yield response.lines(call)
         finally:
-            asking.cancel()
-            await asyncio.wait([asking])
+            call.cancel()
+            await asyncio.wait([call])
 
-    async def _call_app(self, scope: dict[str, Any], answer: "_ResponseBuffer") -> None:
+    async def _call_app(self, scope: dict[str, Any], response: "_ResponseBuffer") -> None:
         try:
-            await self._app(scope, _make_receive(None), answer.send)
+            await self._app(scope, _make_receive(None), response.send)
         finally:
-            answer.end()
+            response.end()
 
 
 class _ResponseBuffer:
-    """What an application answers, while it does."""
+    """Receives the response of an ASGI application while it is sent."""
 
     def __init__(self) -> None:
         self.status = 0
         self.media_type = ""
         self.parts: list[bytes] = []
         self.started = asyncio.Event()
-        # One at a time: whoever reads slowly keeps the application waiting, and no memory.
+        # One chunk at a time: a slow reader blocks the application instead of filling memory.
         self._backpressure = asyncio.Semaphore(1)
         self._chunks: asyncio.Queue[bytes | None] = asyncio.Queue()
         self._is_event_stream = False
@@ -82,8 +83,8 @@ class _ResponseBuffer:
     async def send(self, message: Message) -> None:
         if message["type"] == "http.response.start":
             self.status = message["status"]
-            kind = dict(message["headers"]).get(b"content-type", b"")
-            self.media_type = kind.partition(b";")[0].decode()
+            content_type = dict(message["headers"]).get(b"content-type", b"")
+            self.media_type = content_type.partition(b";")[0].decode()
             self._is_event_stream = self.media_type == "text/event-stream"
             self.started.set()
         elif self._is_event_stream:
@@ -93,25 +94,25 @@ class _ResponseBuffer:
             self.parts.append(message.get("body", b""))
 
     def end(self) -> None:
-        """The application has nothing more to say, or has broken down."""
+        """Mark the end of the response, or of an application that raised an error."""
         self.started.set()
         self._chunks.put_nowait(None)
 
-    async def lines(self, asking: "asyncio.Task[None]") -> AsyncIterator[bytes]:
-        """Until the application ends, or whoever reads has seen enough; what `asking` raised."""
+    async def lines(self, call: "asyncio.Task[None]") -> AsyncIterator[bytes]:
+        """Yield lines until the application ends. Then raise the error of `call`, if any."""
         rest = b""
-        while (part := await self._chunks.get()) is not None:
+        while (chunk := await self._chunks.get()) is not None:
             self._backpressure.release()
-            *whole, rest = (rest + part).split(b"\n")
-            for line in whole:
+            *lines, rest = (rest + chunk).split(b"\n")
+            for line in lines:
                 yield line
-        await asking
+        await call
 
 
 def _scope(
     method: str, path: str, body: bytes | None, *, is_event_stream: bool = False
 ) -> dict[str, Any]:
-    bare, _, query = path.partition("?")
+    raw_path, _, query = path.partition("?")
     headers = [(b"host", b"localhost")]
     if body is not None:
         length = str(len(body)).encode()
@@ -124,8 +125,8 @@ def _scope(
         "http_version": "1.1",
         "scheme": "http",
         "method": method,
-        "path": unquote(bare),
-        "raw_path": bare.encode(),
+        "path": unquote(raw_path),
+        "raw_path": raw_path.encode(),
         "query_string": query.encode(),
         "root_path": "",
         "headers": headers,
@@ -135,34 +136,34 @@ def _scope(
 
 
 def _make_receive(body: bytes | None) -> Receive:
-    has_said = False
+    has_sent = False
 
     async def next_message() -> Message:
-        nonlocal has_said
-        if has_said:
-            await asyncio.Event().wait()  # It never goes away by itself.
-        has_said = True
+        nonlocal has_sent
+        if has_sent:
+            await asyncio.Event().wait()  # This client never disconnects by itself.
+        has_sent = True
         return {"type": "http.request", "body": body or b"", "more_body": False}
 
     return next_message
 
 
 @asynccontextmanager
-async def open_local(place: str | None) -> AsyncIterator[LocalTransport]:
-    """On the database of the Headway at `place` (`module:name`), or else the configured one."""
-    async with AsyncExitStack() as opened:
-        hw = load_app(place)
+async def open_local(target: str | None) -> AsyncIterator[LocalTransport]:
+    """Use the database of the Headway at `target` (`module:name`), or the configured one."""
+    async with AsyncExitStack() as stack:
+        hw = load_app(target)
         try:
-            await opened.enter_async_context(hw.without_engine())
+            await stack.enter_async_context(hw.without_engine())
         except SchemaMismatch as error:
             missing = missing_sqlite_file(hw.urls)
-            if place is None and missing is not None:  # To make one here is hardly meant.
+            if target is None and missing is not None:  # Do not suggest to create one here.
                 error.args = (f"there is no database {missing}; {NO_DATABASE_HINT}",)
-            if place is None or error.remedy is None:
+            if target is None or error.remedy is None:
                 raise
-            remedy = f"{error.remedy} --app {place}"
+            remedy = f"{error.remedy} --app {target}"
             raise SchemaMismatch(error.problem, remedy=remedy) from None
-        feed = await opened.enter_async_context(
+        feed = await stack.enter_async_context(
             EventFeed(hw.store, hw.store.events, pack=encode_event)
         )
         app = build_application(

@@ -1,4 +1,4 @@
-"""To a server if one is configured, else to the database."""
+"""Opens a client to the configured server, or else to the database."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -8,18 +8,23 @@ from headway.cli.client.api_client import ApiError, Client
 from headway.core.errors import ConfigurationError, Error
 from headway.settings import load_settings
 
-MISSING_TOKEN: Final = "this server wants a token: set HEADWAY_TOKEN"  # noqa: S105
-WRONG_TOKEN: Final = "HEADWAY_TOKEN is none of this server's tokens"  # noqa: S105
+MISSING_TOKEN: Final = "this server requires a token; set HEADWAY_TOKEN"  # noqa: S105
+WRONG_TOKEN: Final = "HEADWAY_TOKEN is not a valid token of this server"  # noqa: S105
 
 
 @asynccontextmanager
 async def open_client(app: str | None) -> AsyncIterator[Client]:
-    """`app` is where the jobs and the database are, as `module:name`, if no server is asked."""
-    settings = load_settings()
-    if settings.url is not None:
-        from headway.cli.client.http_client import open_http  # noqa: PLC0415  # Only the one needed.
+    """Open a client to the server at HEADWAY_URL, or else to the database.
 
-        async with open_http(settings.url, settings.token) as http:
+    Without a server, `app` is the Headway with the jobs and the database, as `module:name`.
+    """
+    settings = load_settings()
+    # Import only the transport that is used: both are slow to import.
+    if settings.url is not None:
+        from headway.cli.client.http_client import open_http  # noqa: PLC0415
+
+        token = None if settings.token is None else settings.token.get_secret_value()
+        async with open_http(settings.url, token) as http:
             try:
                 yield Client(http)
             except ApiError as error:
@@ -27,15 +32,15 @@ async def open_client(app: str | None) -> AsyncIterator[Client]:
                     error, settings.url, has_token=settings.token is not None
                 ) from None
         return
-    from headway.cli.client.in_process import open_local  # noqa: PLC0415  # It is slow to import.
+    from headway.cli.client.in_process import open_local  # noqa: PLC0415
 
     async with open_local(app) as local:
         yield Client(local)
 
 
 def _explain_error(error: ApiError, url: str, *, has_token: bool) -> Error:
-    """What is wrong with our settings is told in their words, and not in those of HTTP."""
-    if error.code == "not_found":  # No such call: a run or a lane that is missing has its own code.
+    """Describe errors that come from the client's settings by the names of those settings."""
+    if error.code == "not_found":  # An unknown path. A missing run or lane has its own code.
         return ConfigurationError(f"{error}; is HEADWAY_URL={url} the address of the server?")
     if error.code == "unauthorized":
         error.args = (WRONG_TOKEN if has_token else MISSING_TOKEN,)

@@ -1,4 +1,4 @@
-"""`headway completion`: what a shell needs to complete our words."""
+"""`headway completion`: completion scripts for shells."""
 
 from typing import Literal
 
@@ -6,11 +6,11 @@ from headway.cli.main import app
 
 
 def completion(shell: Literal["bash", "zsh", "fish"], /) -> None:
-    """Print a script that completes commands and options, for the shell to read.
+    """Print a script that completes commands and options.
 
     Parameters
     ----------
     shell
-        Which shell. For bash: `source <(headway completion bash)`.
+        The shell. For bash, run: `source <(headway completion bash)`.
     """
     print(app.generate_completion(shell=shell))

@@ -4,8 +4,11 @@ import os
 from typing import Any, Final
 from urllib.parse import urlsplit
 
+from pydantic import SecretStr
+
 from headway.cli.client.open_client import open_client
-from headway.cli.output.printing import AppOption, JsonOption, print_json, print_list, to_printable
+from headway.cli.options import AppOption, JsonOption
+from headway.cli.output.printing import print_json, print_list, to_printable
 from headway.log import HIDDEN
 from headway.settings import (
     FILE_NAME,
@@ -16,38 +19,34 @@ from headway.settings import (
     secret_file,
 )
 
-SECRET_NAMES: Final = frozenset({"token", "tokens", "worker_token"})
 URL_NAMES: Final = frozenset({"database_url", "database_urls", "public_url", "redis_url", "url"})
 
 
 async def show(*, json: JsonOption = False) -> None:
-    """Show every setting, its value and its source. Secrets are not shown."""
+    """Show every setting, its value and its source. Secrets are hidden."""
     settings = load_settings()
-    found = [
+    rows = [
         {"name": name, "value": _value(name, settings), "source": _source(name, settings)}
         for name in Settings.model_fields
     ]
     headings = ("setting", "value", "source")
-    print_list(found, headings, _columns, empty="", as_json=json)
+    print_list(rows, headings, _columns, empty="", as_json=json)
 
 
 async def reload(*, app: AppOption = None, json: JsonOption = False) -> None:
-    """Make the server at HEADWAY_URL read its configuration again, and print the changes.
-
-    Without a server, apply the limits of lanes that are configured here to the database.
-    """
+    """Make the server read its configuration again, and print the changes."""
     async with open_client(app) as client:
-        told = await client.post("/api/config/reload")
+        result = await client.post("/api/config/reload")
     if json:
-        print_json(told)
+        print_json(result)
         return
-    for lane in told["lanes"]:
+    for lane in result["lanes"]:
         limits = f"{lane['previous_limit']} -> {lane['max_concurrent']}"
         print(f"lane {to_printable(lane['name'])}: {limits}")
-    if not told["lanes"]:
-        print("no configured limit of a lane has changed")
-    if told["restart_to_apply"]:
-        print(f"restart to apply: {', '.join(told['restart_to_apply'])}")
+    if not result["lanes"]:
+        print("no lane limits have changed")
+    if result["restart_to_apply"]:
+        print(f"restart to apply: {', '.join(result['restart_to_apply'])}")
 
 
 def _columns(setting: dict[str, Any]) -> tuple[Any, ...]:
@@ -70,29 +69,35 @@ def _format_value(value: Any) -> Any:
 def _value(name: str, settings: Settings) -> Any:
     value = getattr(settings, name)
     if name == "database_url" and not settings.database_urls:
-        (value,) = settings.urls  # Also when nothing is said: it is what commands look into.
+        (value,) = settings.urls  # Show the default database, too: it is what commands use.
     if value is None or value in ((), {}):
         return None
-    if name in SECRET_NAMES:
+    if _is_secret(value):
         return HIDDEN
     if isinstance(value, tuple):
-        return [_redact(name, word) for word in value]
+        return [_redact(name, item) for item in value]
     return _redact(name, value) if isinstance(value, str) else value
 
 
-def _redact(name: str, word: str) -> str:
-    return _redact_url(word) if name in URL_NAMES else word
+def _is_secret(value: object) -> bool:
+    if isinstance(value, tuple):
+        return any(isinstance(item, SecretStr) for item in value)
+    return isinstance(value, SecretStr)
 
 
-def _redact_url(address: str) -> str:
-    """Of an address all but what might be secret; nothing at all of one that cannot be read."""
+def _redact(name: str, text: str) -> str:
+    return _redact_url(text) if name in URL_NAMES else text
+
+
+def _redact_url(url: str) -> str:
+    """Hide the password and the query of a URL. Hide a URL that cannot be parsed completely."""
     try:
-        parts = urlsplit(address)
+        parts = urlsplit(url)
         port = "" if parts.port is None else f":{parts.port}"
     except ValueError:
         return HIDDEN
     if parts.password is None and parts.username is None and not parts.query:
-        return address
+        return url
     user = "" if parts.username is None else f"{parts.username}:{HIDDEN}@"
     return f"{parts.scheme}://{user}{parts.hostname or ''}{port}{parts.path}"
 

@@ -1,101 +1,96 @@
-"""`headway flow …`: check definitions, publish them, look at them, start tasks."""
+"""`headway flow …`: check, publish and show definitions, and start tasks."""
 
 import json as jsonlib
 import sys
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final
 
 from cyclopts import Parameter
 
 from headway.cli.client.api_client import quote_segment
 from headway.cli.client.open_client import open_client
-from headway.cli.output.printing import (
+from headway.cli.options import (
     AppOption,
+    FlowArgument,
     IdempotencyKeyOption,
     JsonOption,
-    format_age,
-    print_json,
-    print_list,
+    VersionOption,
 )
+from headway.cli.output.printing import format_age, print_json, print_list, print_result
 from headway.core.errors import ConfigurationError, InvalidFlow, InvalidInput
 from headway.core.flow.definition.definition import ErrorPolicy
 from headway.core.flow.parse import parse_flow
+from headway.core.run.admission import TASK_POLICIES, OnConflict
 
 FlowProblem = tuple[str, str]
 OnConflictOption = Annotated[
-    Literal["reject", "enqueue", "replace", "join"],
-    Parameter(help="What to do when the key has an active run."),
+    OnConflict,
+    Parameter(
+        show_choices=False,
+        help=f"What to do if the key has an active run: {', '.join(TASK_POLICIES)}.",
+    ),
 ]
+FileArgument = Annotated[Path, Parameter(help="A file with the definition, as JSON.")]
 StrictOption = Annotated[
-    bool, Parameter(negative=(), help="Also refuse a definition that has warnings.")
+    bool,
+    Parameter(negative=(), show_default=False, help="Treat warnings as errors."),
 ]
 EXIT_INVALID_FLOW: Final = 1
 
 
-def validate(file: Path, /, *, strict: StrictOption = False, json: JsonOption = False) -> None:
-    """Check a definition without a database; ends with 1 when it has faults.
-
-    Parameters
-    ----------
-    file
-        The definition, as JSON.
-    """
-    faults: tuple[FlowProblem, ...] = ()
+def validate(
+    file: FileArgument, /, *, strict: StrictOption = False, json: JsonOption = False
+) -> None:
+    """Check a definition without a database. Exit with 1 if it has errors."""
+    errors: tuple[FlowProblem, ...] = ()
     warnings: tuple[FlowProblem, ...] = ()
     try:
         warnings = parse_flow(_read_file(file), default_policy=ErrorPolicy.FAIL).warnings
     except InvalidFlow as error:
-        faults = error.errors
+        errors = error.errors
     if strict:
-        faults, warnings = (*faults, *warnings), ()
+        errors, warnings = (*errors, *warnings), ()
     if json:
-        print_json({"faults": _to_json(faults), "warnings": _to_json(warnings)})
+        print_json({"faults": _to_json(errors), "warnings": _to_json(warnings)})
     else:
-        for place, problem in faults:
-            print(f"fault    {place}: {problem}")
+        for field, problem in errors:
+            print(f"error    {field}: {problem}")
         _print_warnings(_to_json(warnings))
-        if not faults:
-            print("good")
-    if faults:
+        if not errors:
+            print("valid")
+    if errors:
         sys.exit(EXIT_INVALID_FLOW)
 
 
 async def push(
-    name: str,
-    file: Path,
+    name: FlowArgument,
+    file: FileArgument,
     /,
     *,
     strict: StrictOption = False,
     app: AppOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Publish a definition as the newest version of a flow.
-
-    Parameters
-    ----------
-    name
-        The flow.
-    file
-        The definition, as JSON.
-    """
+    """Publish a definition as the newest version of a flow."""
     definition = _read_file(file).encode()
     async with open_client(app) as client:
         query = "?strict=true" if strict else ""
-        made = await client.put(f"/api/flows/{quote_segment(name)}{query}", definition)
+        published = await client.put(f"/api/flows/{quote_segment(name)}{query}", definition)
     if json:
-        print_json(made)
+        print_json(published)
         return
-    _print_warnings(made["warnings"])
-    print(f"{made['name']} version {made['version']}" + ("" if made["is_new"] else " (as it was)"))
+    _print_warnings(published["warnings"])
+    suffix = "" if published["is_new"] else " (unchanged)"
+    print(f"{published['name']} version {published['version']}{suffix}")
 
 
 async def list_(*, app: AppOption = None, json: JsonOption = False) -> None:
-    """List the flows, by name."""
+    """List the flows by name."""
     async with open_client(app) as client:
-        found = await client.list_all("/api/flows", "flows")
+        flows = await client.list_all("/api/flows", "flows")
     headings = ("flow", "version", "published")
-    print_list(found, headings, _columns, empty="there are no flows", as_json=json)
+    print_list(flows, headings, _columns, empty="no flows are published", as_json=json)
 
 
 def _columns(flow: Any) -> tuple[Any, ...]:
@@ -103,75 +98,63 @@ def _columns(flow: Any) -> tuple[Any, ...]:
 
 
 async def show(
-    name: str, /, *, version: int | None = None, app: AppOption = None, json: JsonOption = False
+    name: FlowArgument,
+    /,
+    *,
+    version: VersionOption = None,
+    app: AppOption = None,
+    json: JsonOption = False,
 ) -> None:
-    """Print the definition of a flow.
-
-    Parameters
-    ----------
-    name
-        The flow.
-    version
-        Another version than the published one.
-    """
+    """Print the definition of a flow."""
     async with open_client(app) as client:
-        found = await client.get(f"/api/flows/{quote_segment(name)}", version=version)
-    if json:
-        print_json(found)
-        return
-    print(jsonlib.dumps(found["definition"], indent=2, ensure_ascii=False))
+        flow = await client.get(f"/api/flows/{quote_segment(name)}", version=version)
+    definition = jsonlib.dumps(flow["definition"], indent=2, ensure_ascii=False)
+    print_result(flow, definition, as_json=json)
 
 
 async def graph(
-    name: str, /, *, version: int | None = None, app: AppOption = None, json: JsonOption = False
+    name: FlowArgument,
+    /,
+    *,
+    version: VersionOption = None,
+    app: AppOption = None,
+    json: JsonOption = False,
 ) -> None:
-    """Print a Mermaid diagram of a flow.
-
-    Parameters
-    ----------
-    name
-        The flow.
-    version
-        Another version than the published one.
-    """
+    """Print a Mermaid diagram of a flow."""
     async with open_client(app) as client:
-        drawn = await client.get_text(f"/api/flows/{quote_segment(name)}/graph", version=version)
-    print_json({"name": name, "version": version, "mermaid": drawn}) if json else print(drawn)
+        mermaid = await client.get_text(f"/api/flows/{quote_segment(name)}/graph", version=version)
+    print_result({"name": name, "version": version, "mermaid": mermaid}, mermaid, as_json=json)
 
 
 async def start(
-    name: str,
+    name: FlowArgument,
     /,
     *,
     params: str = "{}",
     key: str | None = None,
-    version: int | None = None,
-    on_conflict: OnConflictOption = "reject",
+    version: VersionOption = None,
+    on_conflict: OnConflictOption = OnConflict.REJECT,
     idempotency_key: IdempotencyKeyOption = None,
     app: AppOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Start a task, and print its id. A program that is open on the database drives it.
+    """Start a task of a flow, and print its id.
 
     Parameters
     ----------
-    name
-        The flow.
     params
-        Its parameters, as a JSON object.
+        The parameters of the task, as a JSON object.
     key
-        What must be serial; without one, the task is its own.
-    version
-        Another version than the published one.
+        The key of the task. At most one run per key is active. Default: a key of its own.
     """
-    given = parse_json(params, field="--params")
-    if not isinstance(given, dict):
+    parsed_params = parse_json(params, field="--params")
+    if not isinstance(parsed_params, dict):
         raise InvalidInput("--params", "must be a JSON object")
-    wanted = {"params": given, "key": key, "version": version, "on_conflict": on_conflict}
+    body = {"params": parsed_params, "key": key, "version": version, "on_conflict": on_conflict}
     async with open_client(app) as client:
         path = f"/api/flows/{quote_segment(name)}/tasks"
-        task = await client.start(path, wanted, idempotency_key=idempotency_key)
-    print_json(task) if json else print(task["id"])
+        task = await client.start(path, body, idempotency_key=idempotency_key)
+    print_result(task, task["id"], as_json=json)
 
 
 def parse_json(text: str, *, field: str) -> Any:
@@ -188,8 +171,8 @@ def _read_file(file: Path) -> str:
         raise ConfigurationError(f"{file} cannot be read: {error}") from None
 
 
-def _to_json(faults: Iterable[FlowProblem]) -> list[dict[str, str]]:
-    return [{"place": place, "problem": problem} for place, problem in faults]
+def _to_json(problems: Iterable[FlowProblem]) -> list[dict[str, str]]:
+    return [{"place": field, "problem": problem} for field, problem in problems]
 
 
 def _print_warnings(warnings: Iterable[dict[str, str]]) -> None:

@@ -1,80 +1,73 @@
-"""`headway key …`: show and change saved rows of keys, and stop all runs of a key."""
+"""`headway key …`: show and change saved keys, and stop all runs of a key."""
 
 from operator import itemgetter
-from typing import Annotated, Any
-
-from cyclopts import Parameter
+from typing import Any
 
 from headway.cli.client.api_client import quote_segment
 from headway.cli.client.open_client import open_client
-from headway.cli.output.printing import AppOption, JsonOption, print_json, print_list, shorten
+from headway.cli.options import (
+    AppOption,
+    DeleteFilesOption,
+    JobArgument,
+    JsonOption,
+    KeyArgument,
+    ReasonOption,
+    files_on_cancel,
+)
+from headway.cli.output.printing import print_list, print_result, shorten
 from headway.cli.typed_values import parse_values
 
 
 async def list_(*, app: AppOption = None, json: JsonOption = False) -> None:
-    """List the saved rows, by key."""
+    """List the saved keys by name."""
     async with open_client(app) as client:
         rows = await client.list_all("/api/keys", "keys")
     _print_rows(rows, as_json=json)
 
 
 async def set_(
-    key: str, job: str, /, *params: str, app: AppOption = None, json: JsonOption = False
-) -> None:
-    """Save what the key's next run is to be. Ends with 3 while a run of the key is active.
-
-    Parameters
-    ----------
-    key
-        What must be serial.
-    job
-        The kind of work.
-    params
-        Its parameters, as `name=value`; a value that is JSON is taken as such.
-    """
-    async with open_client(app) as client:
-        wanted = {"job": job, "params": parse_values(params, field="params")}
-        saved = await client.put(f"/api/keys/{quote_segment(key)}", wanted)
-    _print_rows([saved], as_json=json)
-
-
-async def rm(key: str, /, *, app: AppOption = None, json: JsonOption = False) -> None:
-    """Forget what was saved for a key. Ends with 3 while a run of the key is active.
-
-    Parameters
-    ----------
-    key
-        The key.
-    """
-    async with open_client(app) as client:
-        await client.delete(f"/api/keys/{quote_segment(key)}")
-    print_json({"key": key}) if json else print("removed")
-
-
-async def stop(
-    key: str,
+    key: KeyArgument,
+    job: JobArgument,
     /,
-    *,
-    delete_files: Annotated[bool, Parameter(negative=())] = False,
-    reason: str = "",
+    *params: str,
     app: AppOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Cancel all runs of a key, the queued ones first, so that none of them starts.
+    """Save the job and the parameters for the next run of a key.
 
     Parameters
     ----------
-    key
-        The key.
-    delete_files
-        Also delete the files that its active run has finished.
-    reason
-        The reason, which is stored with the runs.
+    params
+        Parameters of the job, as `name=value`. A value that is valid JSON is parsed: `count=5` is
+        a number.
     """
-    files = "delete" if delete_files else "keep"
     async with open_client(app) as client:
-        wanted = {"key": key, "files": files, "reason": reason}
-        stopped = await client.post("/api/stop-key", wanted)
+        body = {"job": job, "params": parse_values(params, field="params")}
+        saved = await client.put(f"/api/keys/{quote_segment(key)}", body)
+    _print_rows([saved], as_json=json)
+
+
+async def rm(key: KeyArgument, /, *, app: AppOption = None, json: JsonOption = False) -> None:
+    """Remove the saved job and parameters of a key."""
+    async with open_client(app) as client:
+        await client.delete(f"/api/keys/{quote_segment(key)}")
+    print_result({"key": key}, "removed", as_json=json)
+
+
+async def stop(
+    key: KeyArgument,
+    /,
+    *,
+    delete_files: DeleteFilesOption = False,
+    reason: ReasonOption = "",
+    app: AppOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Cancel all runs of a key, the queued ones first, so that none of them starts."""
+    files = files_on_cancel(delete_files=delete_files)
+    async with open_client(app) as client:
+        body = {"key": key, "files": files, "reason": reason}
+        stopped = await client.post("/api/stop-key", body)
     empty = "the key has no active run"
     columns = itemgetter("run_id", "answer")
     print_list(stopped["runs"], ("run", "answer"), columns, empty=empty, as_json=json)
@@ -82,7 +75,7 @@ async def stop(
 
 def _print_rows(rows: list[Any], *, as_json: bool) -> None:
     headings = ("key", "job", "parameters")
-    print_list(rows, headings, _columns, empty="nothing is saved", as_json=as_json)
+    print_list(rows, headings, _columns, empty="no keys are saved", as_json=as_json)
 
 
 def _columns(row: Any) -> tuple[str, ...]:

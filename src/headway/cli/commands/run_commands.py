@@ -1,4 +1,4 @@
-"""`headway run …`: submit, look, cancel, talk."""
+"""`headway run …`: submit, show and cancel runs, and exchange messages with them."""
 
 from collections.abc import Sequence
 from contextlib import suppress
@@ -9,79 +9,110 @@ from cyclopts import Parameter, Token, convert
 from headway.cli.client.api_client import ApiError, Client, quote_segment
 from headway.cli.client.open_client import open_client
 from headway.cli.commands.watch import watch_run
-from headway.cli.output.printing import (
+from headway.cli.options import (
     AppOption,
+    DeleteFilesOption,
     IdempotencyKeyOption,
+    JobArgument,
     JsonOption,
+    LimitOption,
+    ReasonOption,
+    RunIdArgument,
+    WatchOption,
+    files_on_cancel,
+)
+from headway.cli.output.printing import (
     format_age,
     is_terminal,
     print_fields,
     print_indented,
     print_json,
     print_list,
+    print_result,
     shorten,
     state_label,
 )
 from headway.cli.typed_values import parse_value, parse_values
 from headway.core.errors import InvalidInput
+from headway.core.run.admission import OnConflict
+from headway.core.run.run import OnExistingOutput, RunMode
+from headway.core.run.status import RunStatus
+from headway.core.run.window import Delivery
 
-StatusName = Literal[
-    "queued", "running", "cancelling", "succeeded", "failed", "canceled", "timed_out", "rejected"
-]
-NO_JOBS_HINT: Final = "name them with --app module:name, or a server that has them with HEADWAY_URL"
-STATUS_ALIASES: Final = {"done": "succeeded", "cancelled": "canceled"}
-"""What a list shows for a state whose own word is another."""
+NO_JOBS_HINT: Final = (
+    "name your jobs with --app module:name, or a server that has them with HEADWAY_URL"
+)
+STATUS_ALIASES: Final = {"done": RunStatus.SUCCEEDED, "cancelled": RunStatus.CANCELED}
+"""States that `run list` shows under another name than the status."""
 SHOWN_MESSAGE_COUNT: Final = 100
 HIDDEN_FIELDS: Final = ("state", "is_waiting", "is_behind", "seq", "revision", "generation")
 
 
 def _convert_statuses(type_: Any, tokens: Sequence[Token]) -> Any:
-    """As the list shows them, too: `Done` is `succeeded`."""
-    words = [token.value.lower() for token in tokens]
-    said = zip(tokens, words, strict=True)
-    return convert(type_, [one.evolve(value=STATUS_ALIASES.get(word, word)) for one, word in said])
+    """Accept a state as `run list` shows it, too: `Done` is `succeeded`."""
+    names = [token.value.lower() for token in tokens]
+    return convert(
+        type_,
+        [
+            token.evolve(value=STATUS_ALIASES.get(name, name))
+            for token, name in zip(tokens, names, strict=True)
+        ],
+    )
 
 
 StatusOption = Annotated[
-    Sequence[StatusName],
+    Sequence[RunStatus],
     Parameter(
-        converter=_convert_statuses, help="Only those in such a state, in these words or as shown."
+        converter=_convert_statuses,
+        name_transform=str.lower,
+        negative=(),
+        show_default=False,
+        help="Only runs with this status, or with a state as the list shows it, such as `Done`."
+        " Repeat the option for several.",
     ),
 ]
 KeyOption = Annotated[
-    str | None, Parameter(help="What must be serial; without one, the run is its own.")
+    str | None,
+    Parameter(
+        help="The key of the run. At most one run per key is active. Default: a key of its own."
+    ),
 ]
 ContinueOption = Annotated[
     bool,
-    Parameter(name="--continue", negative=(), help="Go on from the last checkpoint of the key."),
+    Parameter(
+        name="--continue",
+        negative=(),
+        show_default=False,
+        help="Continue from the last checkpoint of the key instead of starting from scratch.",
+    ),
 ]
-LaneOption = Annotated[str | None, Parameter(help="Another lane than the job's own.")]
-OnConflictOption = Annotated[
-    Literal["reject", "enqueue", "replace", "steer", "join"],
-    Parameter(help="What to do when the key has an active run."),
+LaneOption = Annotated[
+    str | None, Parameter(help="The lane of the run. Default: the lane of the job.")
 ]
+OnConflictOption = Annotated[OnConflict, Parameter(help="What to do if the key has an active run.")]
 OnExistingOutputOption = Annotated[
-    Literal["ask", "replace", "archive", "delete"] | None,
-    Parameter(help="What becomes of the key's earlier output."),
+    OnExistingOutput | None,
+    Parameter(help="What to do with output files of earlier runs of the key."),
 ]
 TimeoutOption = Annotated[
     float | Literal["none"] | None,
-    Parameter(help="How long it may take, in seconds, or `none`. Default: the limit of the job."),
+    Parameter(
+        help="The maximum duration of the run in seconds, or `none`. Default: the job's timeout."
+    ),
 ]
 QueueTimeoutOption = Annotated[
-    float | None, Parameter(help="How long it may wait to start, in seconds.")
+    float | None, Parameter(help="The maximum time in the queue, in seconds.")
 ]
-WatchOption = Annotated[bool, Parameter(negative=(), help="Show what it does until it ends.")]
 
 
 async def submit(
-    job: str,
+    job: JobArgument,
     /,
     *params: str,
     key: KeyOption = None,
     continue_: ContinueOption = False,
     lane: LaneOption = None,
-    on_conflict: OnConflictOption = "reject",
+    on_conflict: OnConflictOption = OnConflict.REJECT,
     on_existing_output: OnExistingOutputOption = None,
     timeout_s: TimeoutOption = None,
     queue_timeout_s: QueueTimeoutOption = None,
@@ -90,189 +121,172 @@ async def submit(
     watch: WatchOption = False,
     json: JsonOption = False,
 ) -> int:
-    """Submit a run, and print its id. Ends with 3 when its key is busy.
+    """Submit a run, and print its id.
 
     Parameters
     ----------
-    job
-        The kind of work.
     params
-        Its parameters, as `name=value`; a value that is JSON is taken as such. None at all: those
-        that were saved for the key.
+        Parameters of the job, as `name=value`. A value that is valid JSON is parsed: `count=5` is
+        a number. Without parameters, those saved for the key are used.
     """
-    wanted = {
+    body = {
         "job": job,
         "key": key,
-        "mode": "continue" if continue_ else "start",
+        "mode": RunMode.CONTINUE if continue_ else RunMode.START,
         "params": parse_values(params, field="params") if params else None,
         "lane": lane,
         "on_conflict": on_conflict,
         "on_existing_output": on_existing_output,
         "queue_timeout_s": queue_timeout_s,
     }
-    if timeout_s is not None:  # The job's limit applies; null means no limit.
-        wanted["timeout_s"] = None if timeout_s == "none" else timeout_s
+    if timeout_s is not None:  # Without the field the job's timeout applies; null means none.
+        body["timeout_s"] = None if timeout_s == "none" else timeout_s
     async with open_client(app) as client:
-        run = await _submit(client, wanted, idempotency_key)
+        run = await _submit(client, body, idempotency_key)
         if watch:
             return await watch_run(client, run["id"], as_json=json)
-    print_json(run) if json else print(run["id"])
+    print_result(run, run["id"], as_json=json)
     return 0
 
 
-async def _submit(client: Client, wanted: dict[str, Any], idempotency_key: str | None) -> Any:
+async def _submit(client: Client, body: dict[str, Any], idempotency_key: str | None) -> Any:
     try:
-        return await client.start("/api/runs", wanted, idempotency_key=idempotency_key)
+        return await client.start("/api/runs", body, idempotency_key=idempotency_key)
     except ApiError as error:
         if error.extensions.get("place") == "job":
-            with suppress(ApiError):  # Then there is nothing to add.
+            with suppress(ApiError):  # Then report the first error alone.
                 if not (await client.get("/api/jobs"))["jobs"]:
-                    error.args = (f"{error}; where are the jobs? {NO_JOBS_HINT}",)
+                    error.args = (f"{error}; {NO_JOBS_HINT}",)
         raise
 
 
 async def list_(
     *,
     status: StatusOption = (),
-    key: Annotated[str | None, Parameter(help="Only those of this key.")] = None,
-    job: Annotated[str | None, Parameter(help="Only those of this job.")] = None,
-    lane: Annotated[str | None, Parameter(help="Only those of this lane.")] = None,
-    limit: Annotated[int, Parameter(help="At most so many.")] = 20,
+    key: Annotated[str | None, Parameter(help="Only runs of this key.")] = None,
+    job: Annotated[str | None, Parameter(help="Only runs of this job.")] = None,
+    lane: Annotated[str | None, Parameter(help="Only runs in this lane.")] = None,
+    limit: LimitOption = 20,
     app: AppOption = None,
     json: JsonOption = False,
 ) -> None:
-    """List runs, the newest first."""
-    wanted = {"status": list(status), "key": key, "job": job, "lane": lane}
+    """List runs, newest first."""
+    query = {"status": list(status), "key": key, "job": job, "lane": lane}
     async with open_client(app) as client:
-        runs = await client.list_all("/api/runs", "runs", limit=limit, **wanted)
+        runs = await client.list_all("/api/runs", "runs", limit=limit, **query)
     headings = ("run", "state", "key", "job", "lane", "age", "progress or error")
-    print_list(runs, headings, _columns, empty="there are no such runs", as_json=json)
+    print_list(runs, headings, _columns, empty="no runs found", as_json=json)
 
 
 def _columns(run: Any) -> tuple[str, ...]:
-    told = shorten(run["error"]["message"]) if run["error"] else shorten(run["progress"])
-    where = (run["key"] if run["key"] != run["id"] else "", run["job"], run["lane"])
-    return (run["id"], state_label(run), *where, format_age(run["queued_at"]), told)
+    progress = shorten(run["error"]["message"]) if run["error"] else shorten(run["progress"])
+    names = (run["key"] if run["key"] != run["id"] else "", run["job"], run["lane"])
+    return (run["id"], state_label(run), *names, format_age(run["queued_at"]), progress)
 
 
-async def get(run_id: str, /, *, app: AppOption = None, json: JsonOption = False) -> None:
-    """Show all that is known of a run.
-
-    Parameters
-    ----------
-    run_id
-        The run, by the id that was given when it was accepted.
-    """
+async def get(run_id: RunIdArgument, /, *, app: AppOption = None, json: JsonOption = False) -> None:
+    """Show all fields of a run."""
     async with open_client(app) as client:
         run = await client.get(f"/api/runs/{quote_segment(run_id)}")
         if json:
             print_json(run)
             return
         traceback = run.pop("traceback", None) if is_terminal() else None
-        facts = {name: value for name, value in run.items() if name not in HIDDEN_FIELDS}
+        fields = {name: value for name, value in run.items() if name not in HIDDEN_FIELDS}
         if run["unread_count"]:
             path = f"/api/runs/{quote_segment(run_id)}/messages"
-            found = await client.list_all(path, "messages", limit=SHOWN_MESSAGE_COUNT)
-            unread = [one["content"] for one in found if not (one["read"] or one["carried"])]
-            facts["unread_messages"] = unread or None
-    print_fields(facts)
+            sent = await client.list_all(path, "messages", limit=SHOWN_MESSAGE_COUNT)
+            unread = [
+                message["content"]
+                for message in sent
+                if not (message["read"] or message["carried"])
+            ]
+            fields["unread_messages"] = unread or None
+    print_fields(fields)
     if traceback:
         print("traceback")
         print_indented(traceback)
 
 
-async def explain(run_id: str, /, *, app: AppOption = None, json: JsonOption = False) -> None:
-    """Say why a run does not move: which gate, who holds it, and what would free it.
-
-    Parameters
-    ----------
-    run_id
-        The run, by the id that was given when it was accepted.
-    """
+async def explain(
+    run_id: RunIdArgument, /, *, app: AppOption = None, json: JsonOption = False
+) -> None:
+    """Explain why a run does not start or continue."""
     async with open_client(app) as client:
-        told = await client.get(f"/api/runs/{quote_segment(run_id)}/explain")
+        explanation = await client.get(f"/api/runs/{quote_segment(run_id)}/explain")
     if json:
-        print_json(told)
+        print_json(explanation)
         return
-    print(told.pop("sentence"))
-    facts = {name.replace("_", " "): value for name, value in told.items()}
-    print_fields({**facts, "held by": ", ".join(told["holder_ids"]), "place": client.address})
+    print(explanation.pop("sentence"))
+    fields = {name.replace("_", " "): value for name, value in explanation.items()}
+    holders = ", ".join(explanation["holder_ids"])
+    print_fields({**fields, "held by": holders, "source": client.address})
 
 
 async def cancel(
-    run_id: str,
+    run_id: RunIdArgument,
     /,
     *,
-    delete_files: Annotated[bool, Parameter(negative=())] = False,
-    reason: str = "",
+    delete_files: DeleteFilesOption = False,
+    reason: ReasonOption = "",
     app: AppOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Ask a run to end. Prints whether it is over or has yet to unwind; 3 when it was over before.
+    """Cancel a run."""
+    path = f"/api/runs/{quote_segment(run_id)}/cancel"
+    await post_cancel(path, app, delete_files=delete_files, reason=reason, as_json=json)
 
-    Parameters
-    ----------
-    run_id
-        The run.
-    delete_files
-        Delete the files that it has finished, too.
-    reason
-        Why, for whoever looks later.
-    """
-    files = "delete" if delete_files else "keep"
+
+async def post_cancel(
+    path: str, app: str | None, *, delete_files: bool, reason: str, as_json: bool
+) -> None:
+    """Cancel the run or task at `path`, and print the answer."""
+    files = files_on_cancel(delete_files=delete_files)
     async with open_client(app) as client:
-        path = f"/api/runs/{quote_segment(run_id)}/cancel"
-        told = await client.post(path, {"files": files, "reason": reason})
-    print_json(told) if json else print(told["answer"])
+        result = await client.post(path, {"files": files, "reason": reason})
+    print_result(result, result["answer"], as_json=as_json)
 
 
 async def send(
-    run_id: str,
+    run_id: RunIdArgument,
     message: str,
     /,
     *,
-    when_listening: Annotated[bool, Parameter(negative=())] = False,
+    when_listening: Annotated[bool, Parameter(negative=(), show_default=False)] = False,
     app: AppOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Send a message to a run whose job listens. If it does not, exit with 3 and the reason.
+    """Send a message to a run.
 
     Parameters
     ----------
-    run_id
-        The run.
     message
-        What to say: JSON if it is that, else text.
+        The message. It is sent as JSON if it is valid JSON, else as text.
     when_listening
-        If the run has not started or does not listen yet, store the message until it does.
+        If the job does not accept messages yet, store the message until it does.
     """
-    deliver = "when_listening" if when_listening else "now"
+    delivery = Delivery.WHEN_LISTENING if when_listening else Delivery.NOW
     async with open_client(app) as client:
         path = f"/api/runs/{quote_segment(run_id)}/messages"
-        told = await client.post(path, {"content": parse_value(message), "deliver": deliver})
-    print_json(told) if json else print("accepted")
+        sent = await client.post(path, {"content": parse_value(message), "deliver": delivery})
+    print_result(sent, "accepted", as_json=json)
 
 
 async def messages(
-    run_id: str,
+    run_id: RunIdArgument,
     /,
     *,
-    limit: Annotated[int, Parameter(help="At most so many.")] = 100,
+    limit: LimitOption = 100,
     app: AppOption = None,
     json: JsonOption = False,
 ) -> None:
-    """List the messages that were sent to a run, and whether its job has read them.
-
-    Parameters
-    ----------
-    run_id
-        The run.
-    """
+    """List the messages sent to a run."""
     async with open_client(app) as client:
         path = f"/api/runs/{quote_segment(run_id)}/messages"
-        found = await client.list_all(path, "messages", limit=limit)
+        sent = await client.list_all(path, "messages", limit=limit)
     headings = ("sent", "by", "state", "message")
-    print_list(found, headings, _message_columns, empty="it was sent no messages", as_json=json)
+    empty = "no messages were sent to this run"
+    print_list(sent, headings, _message_columns, empty=empty, as_json=json)
 
 
 def _message_columns(message: Any) -> tuple[str, ...]:
@@ -281,7 +295,7 @@ def _message_columns(message: Any) -> tuple[str, ...]:
 
 
 async def resume(
-    run_id: str,
+    run_id: RunIdArgument,
     /,
     *values: str,
     approve: Annotated[bool | None, Parameter(negative="--deny")] = None,
@@ -289,37 +303,37 @@ async def resume(
     app: AppOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Answer what a run asks. Ends with 3 when it asks nothing, or that no more.
+    """Answer a question of a run.
 
     Parameters
     ----------
-    run_id
-        The run.
     values
-        What else to tell it, as `name=value`.
+        Further fields of the answer, as `name=value`.
     approve
-        Yes or no.
+        Approve or deny the request.
     call_id
-        Which question; needed only when it asks more than one.
+        The id of the question. Needed only if the run has several open questions.
     """
     answer = parse_values(values, field="values")
     if approve is not None:
         answer["approved"] = approve
     if not answer:
-        raise InvalidInput("answer", "say --approve, --deny or name=value")
+        raise InvalidInput("answer", "give --approve, --deny or name=value")
     async with open_client(app) as client:
         call_id = call_id or await _find_only_interrupt(client, run_id)
         path = f"/api/runs/{quote_segment(run_id)}/resume"
-        told = await client.post(path, {"call_id": call_id, **answer})
-    print_json(told) if json else print("answered")
+        result = await client.post(path, {"call_id": call_id, **answer})
+    print_result(result, "answered", as_json=json)
 
 
 async def _find_only_interrupt(client: Client, run_id: str) -> str:
-    asked = (await client.get("/api/interrupts", run_id=run_id))["interrupts"]
-    if len(asked) == 1:
-        return str(asked[0]["call_id"])
-    if asked:
-        ids = ", ".join(one["call_id"] for one in asked)
-        raise InvalidInput("--call-id", f"run {run_id} asks more than one question: {ids}")
-    await client.get(f"/api/runs/{quote_segment(run_id)}")  # It may not be there at all.
-    raise ApiError(409, "stale", f"run {run_id} asks nothing", {})
+    """Return the id of the run's open question. Raise an error unless there is exactly one."""
+    interrupts = (await client.get("/api/interrupts", run_id=run_id))["interrupts"]
+    if len(interrupts) == 1:
+        return str(interrupts[0]["call_id"])
+    if interrupts:
+        ids = ", ".join(interrupt["call_id"] for interrupt in interrupts)
+        problem = f"run {run_id} has several open questions; choose one of: {ids}"
+        raise InvalidInput("--call-id", problem)
+    await client.get(f"/api/runs/{quote_segment(run_id)}")  # Raises if there is no such run.
+    raise ApiError(409, "stale", f"run {run_id} has no open question", {})

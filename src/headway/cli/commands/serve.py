@@ -1,4 +1,4 @@
-"""`headway serve`: the jobs of a file of yours, as a service."""
+"""`headway serve`: execute the user's jobs, and serve the HTTP API and the web page."""
 
 import asyncio
 import re
@@ -20,7 +20,7 @@ from headway.cli.load_app import load_app
 from headway.cli.output.log_format import configure_logging
 from headway.core.errors import ConfigurationError
 from headway.log import event_log
-from headway.process import raise_open_file_limit, run_process
+from headway.process.dedicated import raise_open_file_limit, run_process
 from headway.settings import Settings, load_settings
 
 log = event_log(__name__)
@@ -28,13 +28,13 @@ log = event_log(__name__)
 TOKEN_NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,40}", re.ASCII)
 NO_TOKEN_WARNING: Final = (
     "no_token",
-    "no token is set: whoever can reach this address can do everything",
+    "no token is set: everyone who can reach this address has full access",
 )
+"""A warning at the start: log event and sentence."""
 NO_ALLOWED_HOSTS_WARNING: Final = (
     "no_allowed_hosts",
-    "it listens on all addresses; the names by which others call it go into HEADWAY_ALLOWED_HOSTS",
+    "the server listens on all addresses; list its host names in HEADWAY_ALLOWED_HOSTS",
 )
-"""What a server says when it starts, where nothing else is configured."""
 
 
 def serve(
@@ -44,38 +44,39 @@ def serve(
     port: int | None = None,
     public_url: str | None = None,
 ) -> None:
-    """Serve runs over HTTP until Ctrl-C.
+    """Execute jobs, and serve the HTTP API and the web page, until Ctrl-C.
 
     Parameters
     ----------
     app
-        Where your jobs are, as `module:name`: a `Headway` in a file of yours.
+        The `Headway` with your jobs, as `module:name`. Without it, the server executes nothing, and
+        serves the configured database. Default: HEADWAY_APP.
     host
-        The address to listen on; any but loopback needs a token.
+        The address to listen on. Any address but loopback requires a token. Default: HEADWAY_HOST.
     port
-        The port to listen on; 0 takes a free one.
+        The port to listen on; 0 chooses a free one. Default: HEADWAY_PORT.
     public_url
-        Where browsers find the server when a proxy stands in front of it.
+        The URL of the server for browsers, if it is behind a proxy. Default: HEADWAY_PUBLIC_URL.
     """
-    # For the whole life of the process, and not only while it serves.
+    # From start to exit: by default SIGUSR1 would end the process.
     signal.signal(signal.SIGUSR1, _log_reset_not_needed)
     if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
-        # Until the server runs. From then on, SIGHUP reloads.
+        # Until the server runs. From then on, SIGHUP reloads the configuration.
         signal.signal(signal.SIGHUP, _ignore_hangup)
     raise_open_file_limit()
     run_process(_serve(app=app, host=host, port=port, public_url=public_url))
 
 
 def _log_reset_not_needed(*_: object) -> None:
-    """What resets lanes within a process (R3.8) must not end one whose lanes are durable."""
-    reason = {"reason": "slots of the dead are freed by their leases"}
-    say = partial(log.info, "reset_not_needed", extra=reason)
-    with suppress(RuntimeError):  # Too early or too late to say anything.
-        asyncio.get_running_loop().call_soon_threadsafe(say)
+    """Handle SIGUSR1, which resets in-process lanes (R3.8). Durable lanes need no reset."""
+    reason = {"reason": "expired leases free the slots of dead instances"}
+    log_reason = partial(log.info, "reset_not_needed", extra=reason)
+    with suppress(RuntimeError):  # There is no event loop before the start and after the end.
+        asyncio.get_running_loop().call_soon_threadsafe(log_reason)
 
 
 def _ignore_hangup(*_: object) -> None:
-    """Ignore SIGHUP, so that it does not end a server that starts or stops."""
+    """Ignore SIGHUP, so that it does not end a server that is starting or stopping."""
 
 
 async def _serve(
@@ -83,54 +84,56 @@ async def _serve(
 ) -> None:
     settings = load_settings()
     access = Access(parse_tokens(settings))
-    listens_on = settings.host if host is None else host
-    found_at = settings.public_url if public_url is None else public_url
-    # Before anything is opened or made.
-    check_exposure(listens_on, access)
-    public = None if found_at is None else PublicAddress.parse(found_at)
+    host = settings.host if host is None else host
+    port = settings.port if port is None else port
+    public_url = settings.public_url if public_url is None else public_url
+    # Check the configuration before anything is opened or created.
+    check_exposure(host, access)
+    public_address = None if public_url is None else PublicAddress.parse(public_url)
     configure_logging(settings)
-    notes = [NO_TOKEN_WARNING] if access.is_open else []
-    if is_any_address(listens_on) and public is None and not settings.allowed_hosts:
-        notes.append(NO_ALLOWED_HOSTS_WARNING)
+    warnings = [NO_TOKEN_WARNING] if access.is_open else []
+    if is_any_address(host) and public_address is None and not settings.allowed_hosts:
+        warnings.append(NO_ALLOWED_HOSTS_WARNING)
 
-    def ready(address: str) -> None:
+    def report_ready(address: str) -> None:
         if settings.log_format == "json":
             log.info("server_ready", extra={"address": address, "needs_token": not access.is_open})
-            for event, words in notes:
-                log.warning(event, extra={"reason": words})
+            for event, sentence in warnings:
+                log.warning(event, extra={"reason": sentence})
             return
-        said = Text.assemble("headway serves ", (address, "bold"), f"  (page: {address}/ui/)")
-        lines = (said, *(Text(words) for _, words in notes))
+        banner = Text.assemble("headway serves ", (address, "bold"), f"  (page: {address}/ui/)")
+        lines = (banner, *(Text(sentence) for _, sentence in warnings))
         Console(stderr=True).print(Text("\n").join(lines), soft_wrap=True)
 
-    listens_at = settings.port if port is None else port
-    # Before any job begins: a server that is started twice must not execute anything.
-    with open_listener(listens_on, listens_at) as listener:
+    # Listen before any job starts: a server that is started twice must not execute anything.
+    with open_listener(host, port) as listener:
         async with load_app(app) as hw, hw.reload_on_hangup():
             await serve_http(
                 hw,
                 listener=listener,
-                host=listens_on,
-                port=listens_at,
+                host=host,
+                port=port,
                 access=access,
                 allowed_hosts=settings.allowed_hosts,
                 version=version("headway"),
-                on_ready=ready,
-                public_address=public,
+                on_ready=report_ready,
+                public_address=public_address,
             )
 
 
 def parse_tokens(settings: Settings) -> list[Token]:
-    tokens = [] if settings.token is None else [Token(settings.token, Scope.OPERATE)]
-    for given in settings.tokens:
-        holder, _, secret = given.partition("=")
-        word, colon, name = holder.partition(":")
+    """Return the configured tokens. Raise ConfigurationError if one is invalid."""
+    full = settings.token
+    tokens = [] if full is None else [Token(full.get_secret_value(), Scope.OPERATE)]
+    for token in settings.tokens:
+        holder, _, secret = token.get_secret_value().partition("=")
+        scope_name, colon, name = holder.partition(":")
         is_name = TOKEN_NAME.fullmatch(name) if colon else True
-        if word.upper() not in Scope.__members__ or not is_name or not secret:
+        if scope_name.upper() not in Scope.__members__ or not is_name or not secret:
             scopes = ", ".join(scope.label for scope in Scope)
             raise ConfigurationError(
-                f"tokens must be given as scope=secret or scope:name=secret, the scope one of:"
-                f" {scopes}, the name of at most 40 letters, digits, _ and -"
+                "tokens must be given as scope=secret or scope:name=secret; the scope is one of"
+                f" {scopes}, and the name has at most 40 letters, digits, _ and -"
             )
-        tokens.append(Token(secret, Scope[word.upper()], name))
+        tokens.append(Token(secret, Scope[scope_name.upper()], name))
     return tokens

@@ -1,4 +1,4 @@
-"""`headway task …`: look at tasks of flows, follow them, steer them."""
+"""`headway task …`: show, watch and steer tasks of flows."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -9,14 +9,22 @@ from cyclopts import Parameter
 from headway.cli.client.api_client import Client, quote_segment
 from headway.cli.client.open_client import open_client
 from headway.cli.commands.flow_commands import parse_json
+from headway.cli.commands.run_commands import post_cancel
 from headway.cli.exit_codes import EXIT_UNSUCCESSFUL
-from headway.cli.output.printing import (
+from headway.cli.options import (
     AppOption,
+    DeleteFilesOption,
     IdempotencyKeyOption,
     JsonOption,
+    LimitOption,
+    ReasonOption,
+    TaskIdArgument,
+)
+from headway.cli.output.printing import (
     format_age,
     print_json,
     print_list,
+    print_result,
     shorten,
     to_printable,
 )
@@ -26,48 +34,40 @@ from headway.core.run.transitions import TERMINAL
 POLL_S: Final = 0.5
 ANSWERS: Final[dict[str, bool]] = {"yes": True, "no": False}
 PAGE_SIZE: Final = 1_000
-"""How many node runs are asked for at once."""
+"""The number of node runs that are read at once."""
 NodeRunsJsonOption = Annotated[
     JsonOption,
     Parameter(
-        help="Print JSON, an object on every line:"
-        " each node run, and the task whenever it waits, and at its end."
+        help="Print JSON, one object per line: each node run, and the task whenever it waits and"
+        " when it ends."
     ),
 ]
 
 
 async def list_(
-    *, flow: str | None = None, limit: int = 50, app: AppOption = None, json: JsonOption = False
+    *,
+    flow: Annotated[str | None, Parameter(help="Only tasks of this flow.")] = None,
+    limit: LimitOption = 50,
+    app: AppOption = None,
+    json: JsonOption = False,
 ) -> None:
-    """List the tasks that moved last.
-
-    Parameters
-    ----------
-    flow
-        Only those of this flow.
-    limit
-        At most so many.
-    """
+    """List tasks, most recently changed first."""
     async with open_client(app) as client:
-        found = await client.list_all("/api/tasks", "tasks", limit=limit, flow=flow)
-    headings = ("task", "flow", "state", "node", "waits for", "moved")
-    print_list(found, headings, _columns, empty="there are no such tasks", as_json=json)
+        tasks = await client.list_all("/api/tasks", "tasks", limit=limit, flow=flow)
+    headings = ("task", "flow", "state", "node", "waits for", "changed")
+    print_list(tasks, headings, _columns, empty="no tasks found", as_json=json)
 
 
 def _columns(task: Any) -> tuple[Any, ...]:
     flow = f"{task['flow']} v{task['version']}"
-    where = (task["node"], task["waits_for"])
-    return (task["id"], flow, task["status"], *where, f"{format_age(task['updated_at'])} ago")
+    position = (task["node"], task["waits_for"])
+    return (task["id"], flow, task["status"], *position, f"{format_age(task['updated_at'])} ago")
 
 
-async def get(task_id: str, /, *, app: AppOption = None, json: JsonOption = False) -> None:
-    """Show a task with its node runs.
-
-    Parameters
-    ----------
-    task_id
-        The task.
-    """
+async def get(
+    task_id: TaskIdArgument, /, *, app: AppOption = None, json: JsonOption = False
+) -> None:
+    """Show a task and its node runs."""
     async with open_client(app) as client:
         task = await client.get(f"/api/tasks/{quote_segment(task_id)}")
         rows = [row async for row in node_runs(client, task_id)]
@@ -80,105 +80,95 @@ async def get(task_id: str, /, *, app: AppOption = None, json: JsonOption = Fals
         print(format_node_run(row))
 
 
-async def watch(task_id: str, /, *, app: AppOption = None, json: NodeRunsJsonOption = False) -> int:
-    """Print what its nodes do, until it is over. Ends with 0 when it completes, else with 1.
+async def watch(
+    task_id: TaskIdArgument, /, *, app: AppOption = None, json: NodeRunsJsonOption = False
+) -> int:
+    """Print the node runs of a task until it ends. Return 0 if it succeeds, else 1."""
 
-    Parameters
-    ----------
-    task_id
-        The task.
-    """
+    def report(value: Any, line: str) -> None:
+        print_json(value) if json else print(line, flush=True)
 
-    def tell(what: Any, line: str) -> None:
-        print_json(what) if json else print(line, flush=True)
-
-    seq, told = 0, ""
+    seq, reported_node = 0, ""
     async with open_client(app) as client:
-        while True:  # Until it is over.
-            # Before its node runs, so that none is missed.
+        while True:
+            # Read the task before its node runs, so that none is missed when it has ended.
             task = await client.get(f"/api/tasks/{quote_segment(task_id)}")
-            before = seq
+            previous_seq = seq
             async for row in node_runs(client, task_id, after=seq):
                 seq = row["seq"]
-                tell(row, format_node_run(row))
+                report(row, format_node_run(row))
             if task["status"] in TERMINAL:
-                tell(task, _format_task(task))
+                report(task, _format_task(task))
                 return 0 if task["status"] == RunStatus.SUCCEEDED else EXIT_UNSUCCESSFUL
-            # One that has moved on may not wait any more; if it does, that is another wait.
-            waits_at = task["node"] if task["waits_for"] and seq == before else ""
-            if waits_at and waits_at != told:
-                tell(task, _format_task(task))
-            told = waits_at
+            # After new node runs the wait that was read may be over; the next poll reads it again.
+            waiting_node = task["node"] if task["waits_for"] and seq == previous_seq else ""
+            if waiting_node and waiting_node != reported_node:
+                report(task, _format_task(task))
+            reported_node = waiting_node
             await asyncio.sleep(POLL_S)
 
 
 async def signal(
-    task_id: str, key: str, value: str, /, *, app: AppOption = None, json: JsonOption = False
+    task_id: TaskIdArgument,
+    key: str,
+    value: str,
+    /,
+    *,
+    app: AppOption = None,
+    json: JsonOption = False,
 ) -> None:
-    """Set a key of a task's shared state, and wake it.
+    """Set a key of a task's shared state, and wake the task.
 
     Parameters
     ----------
-    task_id
-        The task.
     key
-        The key.
+        The key in the shared state.
     value
-        Its value, as JSON: 5, "text", true.
+        Its value as JSON, such as 5, '"text"' or true.
     """
-    wanted = {"key": key, "value": parse_json(value, field="value")}
+    body = {"key": key, "value": parse_json(value, field="value")}
     async with open_client(app) as client:
-        task = await client.post(f"/api/tasks/{quote_segment(task_id)}/signal", wanted)
-    print_json(task) if json else print("accepted")
+        task = await client.post(f"/api/tasks/{quote_segment(task_id)}/signal", body)
+    print_result(task, "accepted", as_json=json)
 
 
 async def approve(
-    task_id: str, answer: str = "yes", /, *, app: AppOption = None, json: JsonOption = False
+    task_id: TaskIdArgument,
+    answer: str = "yes",
+    /,
+    *,
+    app: AppOption = None,
+    json: JsonOption = False,
 ) -> None:
     """Answer the approval that a task waits for.
 
     Parameters
     ----------
-    task_id
-        The task.
     answer
-        `yes`, `no`, or an action in words.
+        `yes`, `no`, or the name of an action.
     """
-    wanted = {"answer": ANSWERS.get(answer, answer)}
+    body = {"answer": ANSWERS.get(answer, answer)}
     async with open_client(app) as client:
-        task = await client.post(f"/api/tasks/{quote_segment(task_id)}/approve", wanted)
-    print_json(task) if json else print("answered")
+        task = await client.post(f"/api/tasks/{quote_segment(task_id)}/approve", body)
+    print_result(task, "answered", as_json=json)
 
 
 async def cancel(
-    task_id: str,
+    task_id: TaskIdArgument,
     /,
     *,
-    delete_files: Annotated[bool, Parameter(negative=())] = False,
-    reason: str = "",
+    delete_files: DeleteFilesOption = False,
+    reason: ReasonOption = "",
     app: AppOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Ask a task to end. Prints whether it is over or has yet to unwind; 3 when it was over before.
-
-    Parameters
-    ----------
-    task_id
-        The task.
-    delete_files
-        Delete the files that it has finished, too.
-    reason
-        Why; it is kept with the task.
-    """
-    files = "delete" if delete_files else "keep"
-    async with open_client(app) as client:
-        path = f"/api/tasks/{quote_segment(task_id)}/cancel"
-        told = await client.post(path, {"files": files, "reason": reason})
-    print_json(told) if json else print(told["answer"])
+    """Cancel a task."""
+    path = f"/api/tasks/{quote_segment(task_id)}/cancel"
+    await post_cancel(path, app, delete_files=delete_files, reason=reason, as_json=json)
 
 
 async def rerun(
-    task_id: str,
+    task_id: TaskIdArgument,
     node: str,
     /,
     *,
@@ -186,26 +176,24 @@ async def rerun(
     app: AppOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Start a new task that begins at a node with the shared state of an old one; print its id.
+    """Start a new task from a node of an old one, and print its id.
 
     Parameters
     ----------
-    task_id
-        The old task.
     node
-        Where the new one begins.
+        The node at which the new task begins.
     """
     async with open_client(app) as client:
         path = f"/api/tasks/{quote_segment(task_id)}/rerun"
         task = await client.start(path, {"node": node}, idempotency_key=idempotency_key)
-    print_json(task) if json else print(task["id"])
+    print_result(task, task["id"], as_json=json)
 
 
 async def node_runs(client: Client, task_id: str, *, after: int = 0) -> AsyncIterator[Any]:
-    """All from the one after `after` on, in the order of their ends."""
+    """Yield the node runs with a `seq` above `after`, in the order of their ends."""
     path = f"/api/tasks/{quote_segment(task_id)}/node-runs"
     has_more = True
-    while has_more:  # Every page has a row at least, if there are more.
+    while has_more:  # Ends: a page that has a successor contains at least one row.
         page = await client.get(path, after=after, limit=PAGE_SIZE)
         for row in page["node_runs"]:
             after = row["seq"]
@@ -214,24 +202,24 @@ async def node_runs(client: Client, task_id: str, *, after: int = 0) -> AsyncIte
 
 
 def format_node_run(row: Any) -> str:
-    by = f"  by {to_printable(row['worker']['id'])}" if row["worker"] else ""
+    worker = f"  by {to_printable(row['worker']['id'])}" if row["worker"] else ""
     action = f" -> {to_printable(row['action'])}" if row["action"] not in ("", "default") else ""
-    said = shorten(row["error"] or row["output"])
-    return f"{row['seq']:4}  {node_path(row)}  {row['status']}{action}  {said}{by}".rstrip()
+    result = shorten(row["error"] or row["output"])
+    return f"{row['seq']:4}  {node_path(row)}  {row['status']}{action}  {result}{worker}".rstrip()
 
 
 def node_path(row: Any) -> str:
-    """`sub/inner[2]`: the node, within its subflows, and its branch if there are several."""
+    """Return the path of a node through its subflows, with its branch: `sub/inner[2]`."""
     is_whole = row["branch"] is None or row["action"] != ""
     branch = "" if is_whole else f"[{row['branch']}]"
     return to_printable("/".join(row["path"])) + branch
 
 
 def _format_task(task: Any) -> str:
-    waits = f", waits for {task['waits_for']}" if task["waits_for"] else ""
+    wait = f", waits for {task['waits_for']}" if task["waits_for"] else ""
     awaited = task.get("awaited_worker")  # Servers of earlier versions do not send it.
     if awaited:
-        services = ", ".join(repr(one) for one in awaited["services"])
-        waits = f", waits for a worker that offers {services} until {awaited['until']}"
-    where = f"{task['flow']} v{task['version']}  {task['status']} at {task['node']}{waits}"
-    return to_printable(f"{task['id']}  {where}")
+        services = ", ".join(repr(service) for service in awaited["services"])
+        wait = f", waits for a worker that offers {services} until {awaited['until']}"
+    state = f"{task['flow']} v{task['version']}  {task['status']} at {task['node']}{wait}"
+    return to_printable(f"{task['id']}  {state}")

@@ -1,4 +1,4 @@
-"""`headway run watch` and `headway run events`: what one run does, until it ends."""
+"""`headway run watch` and `headway run events`: follow one run until it ends."""
 
 import asyncio
 import sys
@@ -11,10 +11,9 @@ from rich.live import Live
 from headway.cli.client.api_client import ApiError, Client, quote_segment
 from headway.cli.client.open_client import open_client
 from headway.cli.exit_codes import EXIT_UNSUCCESSFUL
+from headway.cli.options import AppOption, FollowOption, JsonOption, RunIdArgument
 from headway.cli.output.event_text import EVENTS_REMOVED, format_event_lines
 from headway.cli.output.printing import (
-    AppOption,
-    JsonOption,
     format_age,
     is_terminal,
     make_console,
@@ -29,25 +28,21 @@ POLL_S: Final = 2.0
 REDRAWS_PER_S: Final = 8
 
 EventsJsonOption = Annotated[
-    JsonOption, Parameter(help="Print JSON, an object on every line: each event, and last the run.")
+    JsonOption, Parameter(help="Print JSON, one object per line: each event, and last the run.")
 ]
 EventHandler = Callable[[dict[str, Any]], None]
 
 
-async def watch(run_id: str, /, *, app: AppOption = None, json: EventsJsonOption = False) -> int:
-    """Show what a run does until it ends. Ends with 0 when it succeeds, with 1 when it does not.
-
-    Parameters
-    ----------
-    run_id
-        The run.
-    """
+async def watch(
+    run_id: RunIdArgument, /, *, app: AppOption = None, json: EventsJsonOption = False
+) -> int:
+    """Show the state, progress and events of a run until it ends. Return the exit code."""
     async with open_client(app) as client:
         return await watch_run(client, run_id, as_json=json)
 
 
 async def watch_run(client: Client, run_id: str, *, as_json: bool) -> int:
-    """The exit code: whether it has succeeded."""
+    """Show a run until it ends. Return exit code 0 if it succeeded, else 1."""
     run = await client.get(f"/api/runs/{quote_segment(run_id)}")
     if as_json:
         run = await _follow(client, run, print_json)
@@ -65,17 +60,17 @@ def _print_lines(event: dict[str, Any]) -> None:
         print(line, flush=True)
 
 
-async def _follow(client: Client, run: Any, tell: EventHandler) -> Any:
-    """The run, once it is over."""
+async def _follow(client: Client, run: Any, handle: EventHandler) -> Any:
+    """Pass each event to `handle`, and return the run when it has ended."""
     path = f"/api/runs/{quote_segment(run['id'])}"
-    # Asked for even if it is over: what it did is worth seeing.
+    # The stream also contains the events of a run that has already ended.
     async for event in client.events(run["id"]):
-        tell(event)
+        handle(event)
         if event["type"] == "resync" or _is_end(event):
             run = await client.get(path)
             if run["status"] in TERMINAL:
                 return run
-    raise AssertionError("events have no end")
+    raise AssertionError("the event stream has no end")
 
 
 def _is_end(event: dict[str, Any]) -> bool:
@@ -87,12 +82,12 @@ async def _show_live(client: Client, run: Any) -> Any:
     with Live(
         screen, console=make_console(), refresh_per_second=REDRAWS_PER_S, transient=True
     ) as live:
-        asking = asyncio.create_task(_poll_run(client, screen))
+        poll = asyncio.create_task(_poll_run(client, screen))
         try:
             run = await _follow(client, run, screen.add_event)
         finally:
-            asking.cancel()
-            await asyncio.wait([asking])
+            poll.cancel()
+            await asyncio.wait([poll])
         screen.run = run
         live.refresh()
     make_console().print(screen)
@@ -101,57 +96,49 @@ async def _show_live(client: Client, run: Any) -> Any:
 
 
 async def _poll_run(client: Client, screen: RunScreen) -> None:
-    """Why it does not move and what it asks: no event of the run's own tells when that changes."""
+    """Poll the explanation and the open questions, which can change without an event of the run."""
     path = f"/api/runs/{quote_segment(screen.run['id'])}"
     while True:  # Ends by cancellation only.
         try:
             screen.run = await client.get(path)
             screen.explanation = await client.get(f"{path}/explain")
-            asked = await client.get("/api/interrupts", run_id=screen.run["id"])
-            screen.interrupts = asked["interrupts"]
-        except ApiError:  # Whoever follows the events is told, too, and knows what to do.
+            page = await client.get("/api/interrupts", run_id=screen.run["id"])
+            screen.interrupts = page["interrupts"]
+        except ApiError:  # `_follow` gets the same error, and retries or reports it.
             screen.explanation = None
         await asyncio.sleep(POLL_S)
 
 
 def _outcome(run: Any) -> str:
-    took = f" after {format_age(run['queued_at'], until=run['ended_at'])}"
+    duration = f" after {format_age(run['queued_at'], until=run['ended_at'])}"
     if run["status"] == RunStatus.SUCCEEDED:
-        return f"succeeded{took}: {shorten(run['result'])}"
+        return f"succeeded{duration}: {shorten(run['result'])}"
     reason = (run["error"] or {}).get("message") or (run["cancel"] or {}).get("reason")
-    return f"{run['status']}{took}" + (f": {shorten(reason)}" if reason else "")
+    return f"{run['status']}{duration}" + (f": {shorten(reason)}" if reason else "")
 
 
 async def events(
-    run_id: str,
+    run_id: RunIdArgument,
     /,
     *,
-    follow: Annotated[bool, Parameter(name=("--follow", "-f"), negative=())] = False,
+    follow: FollowOption = False,
     app: AppOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Print what has happened to a run, a line for each event and for each line of its log.
-
-    Parameters
-    ----------
-    run_id
-        The run.
-    follow
-        Go on until the run has ended.
-    """
-    tell: EventHandler = print_json if json else _print_lines
+    """Print the events of a run, with one line for each event and for each log line."""
+    handle: EventHandler = print_json if json else _print_lines
     async with open_client(app) as client:
         run = await client.get(f"/api/runs/{quote_segment(run_id)}")
         if follow:
-            await _follow(client, run, tell)
+            await _follow(client, run, handle)
             return
-        place: dict[str, str | int] = {}
-        while True:  # Pages have an end: what is written meanwhile is left for the next time.
-            page = await client.get(f"/api/runs/{quote_segment(run_id)}/events", **place)
+        position: dict[str, str | int] = {}
+        while True:  # Ends at the last page; later events are left for the next call.
+            page = await client.get(f"/api/runs/{quote_segment(run_id)}/events", **position)
             if page["resync"]:
                 print(EVENTS_REMOVED, file=sys.stderr)
             for event in page["events"]:
-                tell(event)
+                handle(event)
             if not page["has_more"]:
                 return
-            place = {"after": page["event_id"], "epoch": page["epoch"]}
+            position = {"after": page["event_id"], "epoch": page["epoch"]}

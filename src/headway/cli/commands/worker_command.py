@@ -1,4 +1,4 @@
-"""`headway worker`: the services of a file of yours, for flows to call."""
+"""`headway worker`: serve the user's services, which flows call."""
 
 from rich.console import Console
 
@@ -7,7 +7,7 @@ from headway.cli.load_app import import_target
 from headway.cli.output.log_format import configure_logging
 from headway.core.errors import ConfigurationError
 from headway.log import event_log
-from headway.process import run_process
+from headway.process.dedicated import run_process
 from headway.settings import load_settings
 from headway.worker.program import Worker
 from headway.worker.service_registry import Services
@@ -16,46 +16,49 @@ log = event_log(__name__)
 
 
 def worker(
-    place: str | None = None,
+    services: str | None = None,
     /,
     *,
     url: str | None = None,
     registry: str | None = None,
 ) -> None:
-    """Serve services until Ctrl-C; those of headway's own (transform, sum, route, echo) too.
+    """Serve services until Ctrl-C, and also the built-in ones (transform, sum, route, echo).
 
     Parameters
     ----------
-    place
-        Where your services are, as `module:name`: a `Services` in a file of yours.
+    services
+        Your `Services`, as `module:name`. Without it, only the built-in services are offered.
     url
-        Where to listen, and where the engine finds it; a free port if that one is taken.
-        Without it, WORKER_URL, or http://127.0.0.1:8080.
+        The URL to listen on, at which the server calls the worker. If its port is in use, a free
+        one is chosen. Default: WORKER_URL, or http://127.0.0.1:8080.
     registry
-        The server to register with. Without it, REGISTRY_URL, or http://127.0.0.1:8070.
+        The server to register with. Default: REGISTRY_URL, or http://127.0.0.1:8070.
     """
-    run_process(_run_worker(place, url=url, registry=registry))
+    run_process(_run_worker(services, url=url, registry=registry))
 
 
-async def _run_worker(place: str | None, *, url: str | None, registry: str | None) -> None:
+async def _run_worker(target: str | None, *, url: str | None, registry: str | None) -> None:
     settings = load_settings()
     configure_logging(settings)
-    services = load_services(place)
-    async with Worker(services, url=url, registry_url=registry) as working:
+    services = load_services(target)
+    async with Worker(services, url=url, registry_url=registry) as running:
         if settings.log_format == "json":
-            log.info("worker_ready", extra={"worker_id": working.id, "url": working.url})
+            log.info("worker_ready", extra={"worker_id": running.id, "url": running.url})
         else:
             console = Console(stderr=True)
-            console.print(f"worker {working.id} serves [bold]{working.url}[/]")
+            console.print(f"worker {running.id} serves [bold]{running.url}[/]")
         await wait_for_stop_signal()
 
 
-def load_services(place: str | None) -> Services:
-    """The Services at `module:name`; ConfigurationError says what is not there."""
-    if place is None:
+def load_services(target: str | None) -> Services:
+    """Return the Services at `module:name`, or an empty one if `target` is None.
+
+    Raise ConfigurationError if there is no Services at that target.
+    """
+    if target is None:
         return Services()
-    module, name = import_target(place, label=repr(place), example="work:services")
-    found = getattr(module, name, None)
-    if not isinstance(found, Services):
-        raise ConfigurationError(f"{place!r}: {name} is not a Services there")
-    return found
+    module, name = import_target(target, label=repr(target), example="work:services")
+    services = getattr(module, name, None)
+    if not isinstance(services, Services):
+        raise ConfigurationError(f"{target!r}: {name} is not a Services")
+    return services

@@ -1,1 +1,1 @@
-"""`headway demo`: runs and flows at work, on a server, a worker and a database of their own."""
+"""`headway demo`: runs and flows on a server, a worker and a database of the demo."""

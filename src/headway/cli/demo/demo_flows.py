@@ -1,4 +1,4 @@
-"""The flows of the demo: one that branches, and one with nearly every kind of node."""
+"""The flows of the demo: a small one that branches, and one with nearly every node kind."""
 
 from typing import Any, Final
 

@@ -1,4 +1,4 @@
-"""What the demo's worker offers beside the services that every worker has."""
+"""The services of the demo's worker, in addition to the built-in ones."""
 
 import asyncio
 from typing import Any
@@ -11,13 +11,13 @@ services = Services()
 @services
 async def stock(order: dict[str, Any]) -> str:
     await asyncio.sleep(0.6)
-    return f"{len(order['items'])} things are there"
+    return f"{len(order['items'])} items in stock"
 
 
 @services
 async def credit(order: dict[str, Any]) -> str:
     await asyncio.sleep(0.9)
-    return f"{order['customer']} pays in time"
+    return f"{order['customer']} pays on time"
 
 
 @services

@@ -1,7 +1,7 @@
-"""`python -m headway.cli.demo.demo_worker …`: `headway worker`, which ends with the demo.
+"""`python -m headway.cli.demo.demo_worker …`: `headway worker` that exits with the demo.
 
-Its input is a pipe to which nobody writes. It closes when the demo ends, however that ends: killed,
-too.
+Its standard input is a pipe from the demo, which writes nothing to it. The pipe closes when the
+demo exits for any reason, also when it is killed.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""Where the demo happens: a server in this process, a worker in another, a database for an hour."""
+"""The demo's environment: a server in this process, a worker process, a temporary database."""
 
 import asyncio
 import random
@@ -19,59 +19,61 @@ from headway.services.context.run_context import RunContext
 
 HOST: Final = "127.0.0.1"
 PORTS: Final = (8070, 0)
-"""The usual one, or a free one if that is taken."""
+"""The default port, or a free one if it is in use."""
 SERVICES: Final = "headway.cli.demo.demo_services:services"
 POLL_S: Final = 0.05
 STOP_TIMEOUT_S: Final = 5.0
-WORKER_EXITED: Final = "the worker of the demo has ended"
+WORKER_EXITED: Final = "the worker of the demo exited"
 
 
 class DemoEnvironment(NamedTuple):
     client: Client
     address: str
     worker_url: str
-    """Its address."""
     has_page: bool
 
 
 @asynccontextmanager
 async def open_environment(folder: Path) -> AsyncIterator[DemoEnvironment]:
-    """Everything at work; it ends when this is left, or by Ctrl-C, which cancels who is inside."""
+    """Start the server and the worker, and stop them at the end of the block.
+
+    Ctrl-C stops the server, which cancels the task inside the block.
+    """
     hw = Headway(f"sqlite:///{folder / 'demo.db'}")
     hw.job()(mirror)
-    inside = asyncio.current_task()
-    assert inside is not None
+    inner_task = asyncio.current_task()
+    assert inner_task is not None
     async with hw:
         ready: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-        serving = asyncio.create_task(_serve(hw, ready))
-        # A signal ends the server, in good order; then nothing has any sense that goes on here.
-        ends = lambda _: inside.cancel()  # noqa: E731
-        serving.add_done_callback(ends)
+        server = asyncio.create_task(_serve(hw, ready))
+        # A signal stops the server. The demo cannot continue without it.
+        cancel_inner_task = lambda _: inner_task.cancel()  # noqa: E731
+        server.add_done_callback(cancel_inner_task)
         try:
             address = await ready
-            async with _open_worker(address, folder) as said, open_http(address, None) as http:
+            async with _open_worker(address, folder) as log, open_http(address, None) as http:
                 client = Client(http)
                 has_page = (await http.request("GET", "/ui/", None, {})).status == 200
-                # Another may be left of a demo that was killed.
+                # The worker of an earlier demo that was killed may be registered, too.
                 workers = (await client.get("/api/workers"))["workers"]
-                (url,) = [one["url"] for one in workers if one["id"] in said]
+                (url,) = [worker["url"] for worker in workers if worker["id"] in log]
                 yield DemoEnvironment(client, address, url, has_page)
-        except ApiError:  # By a server that has been told to stop, and ends soon; else it is meant.
-            await asyncio.wait([serving], timeout=STOP_TIMEOUT_S)
-            if serving.done():
+        except ApiError:  # A stopping server refuses requests: then treat it as Ctrl-C.
+            await asyncio.wait([server], timeout=STOP_TIMEOUT_S)
+            if server.done():
                 raise asyncio.CancelledError from None
             raise
         finally:
-            serving.remove_done_callback(ends)
-            serving.cancel()
-            await asyncio.wait([serving])
+            server.remove_done_callback(cancel_inner_task)
+            server.cancel()
+            await asyncio.wait([server])
 
 
 async def mirror(ctx: RunContext, page_count: int, page_s: float) -> dict[str, int]:
-    """Pretend to download pages; what it did is saved, so that Continue would go on from there."""
+    """Pretend to download pages. The checkpoint lets Continue start after the last page."""
     state = ctx.checkpoint or {"page": 0}
     for page in range(state["page"] + 1, page_count + 1):
-        share = random.uniform(0.5, 1.5)  # noqa: S311  # Nothing is at stake.
+        share = random.uniform(0.5, 1.5)  # noqa: S311  # Not for security.
         await asyncio.sleep(share * page_s)
         await ctx.save_checkpoint({"page": page})
         await ctx.progress(downloaded=page, of=page_count)
@@ -99,19 +101,19 @@ async def _serve(hw: Headway, ready: asyncio.Future[str]) -> None:
 
 @asynccontextmanager
 async def _open_worker(address: str, folder: Path) -> AsyncIterator[str]:
-    """A worker process, once the server knows it, and what it has said by then: its id, too."""
-    said = folder / "worker.log"
-    with said.open("wb") as log:
+    """Start a worker process, wait until it is registered, and yield its log with its id."""
+    log_path = folder / "worker.log"
+    with log_path.open("wb") as log:
         process = await asyncio.create_subprocess_exec(
             sys.executable, "-m", "headway.cli.demo.demo_worker", SERVICES, "--registry", address,
             stdin=asyncio.subprocess.PIPE, stdout=log, stderr=log, start_new_session=True,
         )  # fmt: skip
     try:
-        while b"worker_registered" not in said.read_bytes():
+        while b"worker_registered" not in log_path.read_bytes():
             if process.returncode is not None:
-                raise ConfigurationError(f"{WORKER_EXITED}: {said.read_text().strip()[-500:]}")
+                raise ConfigurationError(f"{WORKER_EXITED}: {log_path.read_text().strip()[-500:]}")
             await asyncio.sleep(POLL_S)
-        yield said.read_text()
+        yield log_path.read_text()
     finally:
         with suppress(ProcessLookupError):
             process.terminate()

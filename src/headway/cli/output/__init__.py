@@ -1,1 +1,1 @@
-"""What commands print: tables, lines, screens."""
+"""Output of commands: tables, lines, screens and logs."""

@@ -1,4 +1,4 @@
-"""Events in lines, as a person reads them."""
+"""Describes events of runs in lines for people."""
 
 from collections.abc import Iterator
 from typing import Any, Final
@@ -6,34 +6,34 @@ from typing import Any, Final
 from headway.cli.output.printing import shorten, to_printable
 from headway.core.run.events import EventType
 
-EVENTS_REMOVED: Final = "earlier events are no longer kept"
+EVENTS_REMOVED: Final = "earlier events are no longer available"
 EVENT_LABELS: Final[dict[str, str]] = {
     EventType.WAITING: "Waiting",
     EventType.PARKED: "Waiting",
     EventType.WOKEN: "Woken",
-    EventType.RESUMED: "Goes on",
-    EventType.TAKEN_OVER: "Its program died; another takes it over",
-    EventType.CANCEL_DELIVERED: "Its job is told to end",
+    EventType.RESUMED: "Resumed",
+    EventType.TAKEN_OVER: "Its process exited; another process takes over",
+    EventType.CANCEL_DELIVERED: "The cancel has reached its job",
 }
-"""What is all that a person wants to know of such an event."""
+"""Texts for events whose payload is of no interest to people."""
 TYPES_WITHOUT_LABEL: Final = frozenset({EventType.LOG, EventType.STATE_CHANGED, "resync"})
-"""What is told of them says of what type they are."""
+"""Types that need no label, because the description of the event makes them clear."""
 
 
 def clock_time(instant: str) -> str:
-    """12:03:01 of an instant, in UTC."""
+    """Return the time of day of an instant in UTC, such as 12:03:01."""
     return instant[11:19]
 
 
 def format_event_lines(event: dict[str, Any]) -> Iterator[str]:
-    """For a pipe: when, what, and what of it, with tabs between."""
+    """Yield lines for a pipe: time, type and description, separated by tabs."""
     at = to_printable(event.get("at", ""))
-    for words in describe_event(event):
-        yield f"{at}\t{to_printable(event['type'])}\t{words}"
+    for description in describe_event(event):
+        yield f"{at}\t{to_printable(event['type'])}\t{description}"
 
 
 def describe_event(event: dict[str, Any]) -> list[str]:
-    """In words: a line, or of what a job has logged each line that it has."""
+    """Describe an event in one line, or in one line per log line of a job."""
     match event["type"], event.get("payload"):
         case "run_log", {"lines": [*lines]}:
             return [_format_log_line(line) for line in lines]
@@ -42,7 +42,7 @@ def describe_event(event: dict[str, Any]) -> list[str]:
 
 
 def describe_event_with_label(event: dict[str, Any]) -> list[str]:
-    """In words beside which no type stands, as on a terminal."""
+    """Describe an event for a terminal, where its type is not in a column of its own."""
     kind, payload = event["type"], event.get("payload")
     if kind in EVENT_LABELS:
         return [EVENT_LABELS[kind]]
@@ -62,13 +62,14 @@ def _describe_payload(event: dict[str, Any], payload: Any) -> str:
         case "permission_request", {"call_id": call_id, "question": question}:
             return f"{to_printable(call_id)} asks {shorten(question)}"
         case "run_messages_unread", {"count": count, "messages": messages}:
-            texts = "; ".join(shorten(one.get("message")) for one in messages)
+            texts = "; ".join(shorten(message.get("message")) for message in messages)
             return f"{to_printable(str(count))} not read by the job: {texts}"
         case "run_answers_unread", {"count": count, "answers": answers}:
             texts = "; ".join(
-                f"{to_printable(one['call_id'])} {shorten(one['answer'])}" for one in answers
+                f"{to_printable(answer['call_id'])} {shorten(answer['answer'])}"
+                for answer in answers
             )
-            return f"{to_printable(str(count))} not heard by the job: {texts}"
+            return f"{to_printable(str(count))} not received by the job: {texts}"
         case "run_messages_carried", {"count": count, "to": to}:
             return f"{to_printable(str(count))} carried over to run {to_printable(str(to))}"
         case "resync", _:
@@ -80,9 +81,9 @@ def _describe_payload(event: dict[str, Any], payload: Any) -> str:
 def _format_log_line(line: Any) -> str:
     match line:
         case {"level": level, "message": message, **fields}:
-            mark = "" if level == "info" else f"{level}: "
-            more = f" {shorten(fields)}" if fields else ""
-            return f"{to_printable(mark)}{shorten(message)}{more}"
+            prefix = "" if level == "info" else f"{level}: "
+            suffix = f" {shorten(fields)}" if fields else ""
+            return f"{to_printable(prefix)}{shorten(message)}{suffix}"
         case _:
             return shorten(line)
 

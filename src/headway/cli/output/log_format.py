@@ -1,4 +1,4 @@
-"""What `serve` and `worker` log: lines for people, or JSON for programs. Secrets are in neither."""
+"""Log formats of `serve` and `worker`: text for people, JSON for programs, no secrets."""
 
 import json
 import logging
@@ -12,13 +12,13 @@ from headway.cli.output.printing import to_printable
 from headway.log import HIDDEN, hide_named_secrets, is_secret, log_context
 from headway.settings import Settings
 
-# What every record has; the rest are the fields of this one.
+# Attributes of every record. All others are fields of the event.
 _STANDARD_FIELDS: Final = frozenset(vars(logging.makeLogRecord({}))) | {
     *("asctime", "color_message", "event", "message", "taskName"),
 }
 _TEXT_FORMAT: Final = "%(levelname)s %(name)s %(message)s"
 
-# Who would tell of every statement and every wake-up, so that nobody would see our own words.
+# Libraries that log every statement or wake-up, which would hide headway's own records.
 _VERBOSE_LOGGERS: Final = (
     *("aiohttp", "aiomysql", "aiosqlite", "alembic"),
     *("asyncio", "asyncpg", "redis", "sqlalchemy"),
@@ -26,10 +26,10 @@ _VERBOSE_LOGGERS: Final = (
 
 
 def configure_logging(settings: Settings) -> None:
-    """To stderr, as configured, for whole programs: a library leaves that to its users."""
+    """Log to stderr as configured. Only for programs: a library leaves this to its users."""
     handler = logging.StreamHandler()
-    kind = JsonFormatter if settings.log_format == "json" else TextFormatter
-    handler.setFormatter(kind(collect_secrets(settings)))
+    formatter_class = JsonFormatter if settings.log_format == "json" else TextFormatter
+    handler.setFormatter(formatter_class(collect_secrets(settings)))
     level = logging.getLevelNamesMapping()[settings.log_level.upper()]
     logging.basicConfig(level=level, handlers=[handler])
     for name in _VERBOSE_LOGGERS if level <= logging.DEBUG else (*_VERBOSE_LOGGERS, "uvicorn"):
@@ -37,16 +37,16 @@ def configure_logging(settings: Settings) -> None:
 
 
 def collect_secrets(settings: Settings) -> list[str]:
-    """What must not be told, in whatever words it comes; the longest first."""
-    own = (settings.token or "", settings.worker_token or "")
-    tokens = [*own, *(given.partition("=")[2] for given in settings.tokens)]
+    """Return all texts that must not appear in a log, longest first."""
+    own = [token.get_secret_value() for token in (settings.token, settings.worker_token) if token]
+    tokens = [*own, *(token.get_secret_value().partition("=")[2] for token in settings.tokens)]
     addresses = (*settings.urls, settings.redis_url or "", settings.url or "")
-    passwords = [word for address in addresses for word in _passwords(address)]
-    return sorted({word for word in (*tokens, *passwords) if word}, key=len, reverse=True)
+    passwords = [password for address in addresses for password in _passwords(address)]
+    return sorted({secret for secret in (*tokens, *passwords) if secret}, key=len, reverse=True)
 
 
 def _passwords(address: str) -> Iterable[str]:
-    """As it is written there, and as it is meant."""
+    """Return the password of a URL, as written and decoded."""
     try:
         password = urlsplit(address).password or ""
     except ValueError:
@@ -55,9 +55,9 @@ def _passwords(address: str) -> Iterable[str]:
 
 
 class TextFormatter(logging.Formatter):
-    """A line for each record, and its traceback in lines that are set in.
+    """One line for each record, followed by its traceback in indented lines.
 
-    Whoever logs, nothing of what is said can forge a line or move a cursor (S4).
+    No logged text can forge a line or move the cursor (S4).
     """
 
     def __init__(self, secrets: Iterable[str] = ()) -> None:
@@ -72,17 +72,17 @@ class TextFormatter(logging.Formatter):
         return "\n".join(f"  {to_printable(line)}" for line in lines)
 
     def format(self, record: logging.LogRecord) -> str:
-        # Of a copy: logging keeps the text of a traceback for the other handlers.
-        own = copy(record)
-        own.exc_text = None
-        return _redact(self._secrets, super().format(own))
+        # Format a copy: logging caches the text of a traceback in the record for other handlers.
+        record_copy = copy(record)
+        record_copy.exc_text = None
+        return _redact(self._secrets, super().format(record_copy))
 
 
 class JsonFormatter(logging.Formatter):
-    """An object on each line: `at`, `level`, `logger`, `event`, and the fields of the event.
+    """One JSON object per line: `at`, `level`, `logger`, `event`, and the fields of the event.
 
-    A line that is not headway's own has its words as `event`. What is logged while a run is
-    executed has its `run_id`, `key` and `job`.
+    In records of other libraries the message is the `event`. Records that are logged while a run is
+    executed have its `run_id`, `key` and `job`.
     """
 
     def __init__(self, secrets: Iterable[str] = ()) -> None:
@@ -91,7 +91,7 @@ class JsonFormatter(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         own = {name: value for name, value in vars(record).items() if name not in _STANDARD_FIELDS}
-        said: dict[str, Any] = {
+        fields: dict[str, Any] = {
             "at": datetime.fromtimestamp(record.created, UTC).isoformat(),
             "level": record.levelname.lower(),
             "logger": record.name,
@@ -100,8 +100,8 @@ class JsonFormatter(logging.Formatter):
             **own,
         }
         if record.exc_info:
-            said["traceback"] = self.formatException(record.exc_info)
-        return json.dumps(self._redact_fields(said))
+            fields["traceback"] = self.formatException(record.exc_info)
+        return json.dumps(self._redact_fields(fields))
 
     def _redact_fields(self, fields: Mapping[str, Any]) -> dict[str, Any]:
         return {

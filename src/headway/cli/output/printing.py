@@ -1,12 +1,11 @@
-"""How commands show things: tables on a terminal, plain lines in a pipe, JSON when asked for."""
+"""Prints answers: tables on a terminal, plain lines in a pipe, and JSON with `--json`."""
 
 import json as jsonlib
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Annotated, Any, Final
+from typing import Any, Final
 
-from cyclopts import Parameter
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -21,22 +20,11 @@ STYLES: Final = {
     "Idle": "dim",
 }
 TEXT_LENGTH_MAX: Final = 400
-JsonOption = Annotated[bool, Parameter(negative=(), help="Print JSON, an object on every line.")]
-"""The option `--json`; there is no `--no-json`."""
-AppOption = Annotated[
-    str | None,
-    Parameter(
-        help="Without a server: the `Headway` with the jobs and the database, `module:name`."
-    ),
-]
-IdempotencyKeyOption = Annotated[
-    str | None, Parameter(help="The same again starts nothing new, and prints what was started.")
-]
 TIME_UNITS: Final = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
 
 
 def make_console() -> Console:
-    """Standard output, in which nothing of what is shown means anything to the terminal."""
+    """Return a console for standard output that interprets no markup in the printed texts."""
     return Console(markup=False, highlight=False, emoji=False)
 
 
@@ -45,24 +33,32 @@ def is_terminal() -> bool:
 
 
 def print_json(value: Any) -> None:
-    """One object on one line, at once: what reads it may wait for it."""
+    """Print a value as JSON in one line, and flush, because the reader may wait for the line."""
     print(jsonlib.dumps(value, ensure_ascii=False), flush=True)
 
 
+def print_result(value: Any, text: str, *, as_json: bool) -> None:
+    """Print the whole answer as JSON, or a short text for people."""
+    print_json(value) if as_json else print(text)
+
+
 def print_list(
-    things: Iterable[Any],
+    items: Iterable[Any],
     headings: Sequence[str],
     columns: Callable[[Any], Iterable[Any]],
     *,
     empty: str,
     as_json: bool,
 ) -> None:
-    """A table for people; for programs a line for each thing: its columns with tabs, or JSON."""
+    """Print items as a table on a terminal, as lines with tabs in a pipe, or as JSON lines.
+
+    `columns` returns the columns of an item. `empty` is printed on a terminal if there is none.
+    """
     if as_json:
-        for thing in things:
-            print_json(thing)
+        for item in items:
+            print_json(item)
         return
-    rows = [[to_printable(value) for value in columns(thing)] for thing in things]
+    rows = [[to_printable(value) for value in columns(item)] for item in items]
     if is_terminal():
         make_console().print(_build_table(headings, rows) if rows else empty)
     else:
@@ -79,11 +75,11 @@ def _build_table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> Tabl
     return table
 
 
-def print_fields(facts: Mapping[str, Any]) -> None:
-    """A line for each fact; what is not known has none."""
-    known = {name: value for name, value in facts.items() if value not in (None, "", [])}
-    width = max(map(len, known), default=0)
-    for name, value in known.items():
+def print_fields(fields: Mapping[str, Any]) -> None:
+    """Print one line for each field that is not empty."""
+    shown = {name: value for name, value in fields.items() if value not in (None, "", [])}
+    width = max(map(len, shown), default=0)
+    for name, value in shown.items():
         print(
             f"{name:{width}}  {to_printable(value)}"
             if is_terminal()
@@ -98,18 +94,18 @@ def print_indented(text: str) -> None:
 
 
 def to_printable(value: Any) -> str:
-    """A value in one line, in which nothing could move a cursor or forge another line (S4)."""
+    """Return a value as one line that can neither move the cursor nor forge a line (S4)."""
     text = value if isinstance(value, str) else jsonlib.dumps(value, ensure_ascii=False)
     text = "" if value is None else text
-    return "".join(_escape_unprintable(letter) for letter in text)
+    return "".join(_escape_unprintable(character) for character in text)
 
 
-def _escape_unprintable(letter: str) -> str:
-    return letter if letter.isprintable() else letter.encode("unicode_escape").decode()
+def _escape_unprintable(character: str) -> str:
+    return character if character.isprintable() else character.encode("unicode_escape").decode()
 
 
 def state_label(run: Mapping[str, Any]) -> str:
-    """The word of its state, and what that does not tell, as the page says it."""
+    """Return the state of a run with its details, in the same terms as the web page."""
     match run["status"]:
         case "running" if run["is_waiting"]:
             return "Running (waiting)"
@@ -129,16 +125,16 @@ def shorten(value: Any) -> str:
 
 
 def format_age(instant: str, *, until: str | None = None) -> str:
-    """How long ago that was, or how long before `until`, in one or two units."""
+    """Return the time from `instant` until now or `until`, in one or two units."""
     end = datetime.now(UTC) if until is None else datetime.fromisoformat(until)
     return format_duration((end - datetime.fromisoformat(instant)).total_seconds())
 
 
 def format_duration(seconds: float) -> str:
-    left = max(0, round(seconds))
+    rest = max(0, round(seconds))
     parts = []
     for size, unit in TIME_UNITS:
-        if left >= size:
-            parts.append(f"{left // size} {unit}")
-            left %= size
+        if rest >= size:
+            parts.append(f"{rest // size} {unit}")
+            rest %= size
     return " ".join(parts[:2]) or "0 s"

@@ -1,4 +1,4 @@
-"""One run on a terminal: its state, its progress, what holds it up, what it asks, what it said."""
+"""One run on a terminal: state, progress, obstacle, open questions and latest events."""
 
 from collections import deque
 from typing import Any, Final
@@ -14,13 +14,13 @@ from headway.cli.output.printing import STYLES, format_age, shorten, to_printabl
 LINE_COUNT_MAX: Final = 8
 BAR_WIDTH: Final = 32
 TOTAL_NAMES: Final = ("of", "total")
-# Shown otherwise, or too often to be worth a line.
+# Shown in another way, or too frequent for a line each.
 UNLISTED_EVENT_TYPES: Final = frozenset({"run_progress", "run_checkpoint", "permission_request"})
 MOVING_GATES: Final = frozenset({"running", "ended"})
 
 
 class RunScreen:
-    """Drawn again and again; what it shows is as new as what it was told last."""
+    """A view of a run that rich redraws repeatedly, from the data that was set last."""
 
     def __init__(self, run: Any) -> None:
         self.run = run
@@ -36,8 +36,9 @@ class RunScreen:
             self.run = {**self.run, "state": event["state"]}
         if event["type"] not in UNLISTED_EVENT_TYPES:
             at = clock_time(event["at"]) if "at" in event else " " * 8
-            for words in describe_event_with_label(event)[-LINE_COUNT_MAX:]:
-                self._lines.append(Text(f"  {at}  {words}", overflow="ellipsis", no_wrap=True))
+            for description in describe_event_with_label(event)[-LINE_COUNT_MAX:]:
+                line = Text(f"  {at}  {description}", overflow="ellipsis", no_wrap=True)
+                self._lines.append(line)
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         yield self._header()
@@ -47,43 +48,43 @@ class RunScreen:
         if is_active and self.explanation and self.explanation["gate"] not in MOVING_GATES:
             yield Text(to_printable(self.explanation["sentence"]), style="yellow")
             yield Text(to_printable(self.explanation["remedy"]), style="dim")
-        for question in self.interrupts if is_active else ():
-            yield Text(f"asks: {shorten(question['question'])}", style="bold")
+        for interrupt in self.interrupts if is_active else ():
+            yield Text(f"asks: {shorten(interrupt['question'])}", style="bold")
             yield Text(f"  headway run resume {self.run['id']} --approve | --deny", style="dim")
         yield from self._lines
 
     def _header(self) -> Text:
         run = self.run
-        since = format_age(run["started_at"] or run["queued_at"], until=run["ended_at"])
-        head = Text(run["state"], style=STYLES.get(run["state"], ""))
-        head.append(f"  {since}", style="dim")
-        named = "" if run["key"] == run["id"] else f" for {to_printable(run['key'])}"
-        head.append(
-            f"  {to_printable(run['job'])}{named} in lane {to_printable(run['lane'])}", style="bold"
+        age = format_age(run["started_at"] or run["queued_at"], until=run["ended_at"])
+        header = Text(run["state"], style=STYLES.get(run["state"], ""))
+        header.append(f"  {age}", style="dim")
+        key = "" if run["key"] == run["id"] else f" for {to_printable(run['key'])}"
+        header.append(
+            f"  {to_printable(run['job'])}{key} in lane {to_printable(run['lane'])}", style="bold"
         )
         if run["attempt"] > 1:
-            head.append(f"  attempt {run['attempt']}")
-        head.append(f"  {run['id']}", style="dim")
-        return head
+            header.append(f"  attempt {run['attempt']}")
+        header.append(f"  {run['id']}", style="dim")
+        return header
 
     def _progress(self) -> Table | Text:
         numbers = _numeric_progress(self.progress)
         if numbers is None:
             return Text(shorten(self.progress))
-        whole = next((numbers[name] for name in TOTAL_NAMES if name in numbers), None)
+        total = next((numbers[name] for name in TOTAL_NAMES if name in numbers), None)
         counts = {name: value for name, value in numbers.items() if name not in TOTAL_NAMES}
-        words = "  ".join(f"{to_printable(name)} {value:g}" for name, value in counts.items())
-        if whole is None or whole <= 0 or not counts:
-            return Text(words)
-        done = min(next(iter(counts.values())), whole)
+        text = "  ".join(f"{to_printable(name)} {value:g}" for name, value in counts.items())
+        if total is None or total <= 0 or not counts:
+            return Text(text)
+        done = min(next(iter(counts.values())), total)
         line = Table.grid(padding=(0, 2))
-        bar = ProgressBar(total=whole, completed=max(0, done), width=BAR_WIDTH)
-        line.add_row(bar, f"{done:g}/{whole:g}", words)
+        bar = ProgressBar(total=total, completed=max(0, done), width=BAR_WIDTH)
+        line.add_row(bar, f"{done:g}/{total:g}", text)
         return line
 
 
 def _numeric_progress(progress: Any) -> dict[str, float] | None:
-    """Progress that is names and numbers; None when it is anything else."""
+    """Return progress that consists of names and numbers, or None for any other progress."""
     if not isinstance(progress, dict) or not progress:
         return None
     are_numbers = all(

@@ -1,4 +1,4 @@
-"""What the demo shows: two live tables on a terminal, and in a pipe a line for each change."""
+"""The demo's output: two live tables on a terminal, or a line for each change in a pipe."""
 
 import sys
 from collections.abc import Iterator, Sequence
@@ -12,13 +12,13 @@ from rich.text import Text
 from headway.cli.output.printing import STYLES, to_printable
 
 PAGE_COUNT: Final = 12
-# Narrower than this, there are no bars.
+# A narrower terminal shows no progress bars.
 BARS_WIDTH_MIN: Final = 60
 STATE_STYLES: Final = STYLES | {"Waiting": "yellow"}
 
 
 class TaskSnapshot(NamedTuple):
-    """A task as it is shown: its name, the task itself, and its node runs so far."""
+    """A task at one moment: its name, the task, its run, and its node runs so far."""
 
     name: str
     task: Any
@@ -32,25 +32,27 @@ class TaskSnapshot(NamedTuple):
 
     @property
     def position(self) -> str:
-        """At which node it is, and what it waits for, or what a worker tells of it."""
+        """The current node, with its wait or with the progress that a worker reports."""
         if self.run["ended_at"] is not None:
             return ""
         if self.task["waits_for"]:
             return f"{self.task['node']}: waits for {self.task['waits_for']}"
-        figures = self.run["progress"] or {}
-        if figures.get("node") == self.task["node"]:
-            told = (f"{name} {figures[name]}" for name in figures if name not in ("node", "branch"))
-            return f"{self.task['node']}: {', '.join(told)}"
+        progress = self.run["progress"] or {}
+        if progress.get("node") == self.task["node"]:
+            counts = (
+                f"{name} {progress[name]}" for name in progress if name not in ("node", "branch")
+            )
+            return f"{self.task['node']}: {', '.join(counts)}"
         return str(self.task["node"])
 
     @property
     def visited_nodes(self) -> list[str]:
-        """The nodes that it has been to, each once."""
+        """The nodes that the task has visited, each once."""
         return list(dict.fromkeys(row["node"] for row in self.node_runs))
 
 
 class DemoDisplay:
-    """`with` it; `show` what there is as often as you like; `say` what is worth a line."""
+    """The demo's screen. Use it with `with`; call `show` to update it, `print_line` for a line."""
 
     def __init__(self) -> None:
         self.console = Console(markup=False, highlight=False, emoji=False)
@@ -74,9 +76,9 @@ class DemoDisplay:
         else:
             self.console.print(line)
 
-    def set_hint(self, words: str) -> None:
-        """Stands below the tables until there is another."""
-        self._hint = words
+    def set_hint(self, hint: str) -> None:
+        """Show a text below the tables until it is replaced."""
+        self._hint = hint
 
     def show(self, runs: Sequence[Any], tasks: Sequence[TaskSnapshot]) -> None:
         if self._live is None:
@@ -91,12 +93,12 @@ class DemoDisplay:
         )
 
     def _changed_lines(self, runs: Sequence[Any], tasks: Sequence[TaskSnapshot]) -> Iterator[str]:
-        said = {run["key"]: run["state"] for run in runs}
-        said |= {one.name: f"{one.state_label}  {one.position}".rstrip() for one in tasks}
-        for name, words in said.items():
-            if self._last_lines.get(name) != words:
-                self._last_lines[name] = words
-                yield f"{name:8} {words}"
+        lines = {run["key"]: run["state"] for run in runs}
+        lines |= {task.name: f"{task.state_label}  {task.position}".rstrip() for task in tasks}
+        for name, line in lines.items():
+            if self._last_lines.get(name) != line:
+                self._last_lines[name] = line
+                yield f"{name:8} {line}"
 
     def _build_runs_table(self, runs: Sequence[Any]) -> Table:
         table = _build_table(
@@ -108,18 +110,21 @@ class DemoDisplay:
         return table
 
     def _bar(self, done: int) -> str:
-        figures = f"{done}/{PAGE_COUNT}"
+        fraction = f"{done}/{PAGE_COUNT}"
         if self.console.width < BARS_WIDTH_MIN:
-            return figures
+            return fraction
         full, empty = "#." if self.console.options.ascii_only else "█░"
-        return f"{full * done}{empty * (PAGE_COUNT - done)} {figures}"
+        return f"{full * done}{empty * (PAGE_COUNT - done)} {fraction}"
 
     def _build_tasks_table(self, tasks: Sequence[TaskSnapshot]) -> Table:
         arrow = " > " if self.console.options.ascii_only else " → "
-        table = _build_table("tasks of flows, done by a worker", ("task", "state", "at", "been to"))
-        for one in tasks:
-            been = Text(arrow.join(one.visited_nodes), overflow="fold")
-            table.add_row(one.name, _state_text(one.state_label), to_printable(one.position), been)
+        table = _build_table(
+            "tasks of flows, executed by a worker", ("task", "state", "node", "visited nodes")
+        )
+        for task in tasks:
+            visited = Text(arrow.join(task.visited_nodes), overflow="fold")
+            state = _state_text(task.state_label)
+            table.add_row(task.name, state, to_printable(task.position), visited)
         return table
 
 
@@ -130,5 +135,5 @@ def _build_table(title: str, headings: Sequence[str]) -> Table:
     return table
 
 
-def _state_text(word: str) -> Text:
-    return Text(word, style=STATE_STYLES.get(word, ""))
+def _state_text(state: str) -> Text:
+    return Text(state, style=STATE_STYLES.get(state, ""))
