@@ -1,16 +1,14 @@
-# Thin on purpose: every line can be run by hand. The first target is what plain `make` does.
+# Thin on purpose: every line can be run by hand. Plain `make` runs the first target.
 
 BIN := .venv/bin
 JOBS ?= 2
 SIZE ?= --full
 BACKENDS_REPORT := .cache/backends.txt
-# What failed is tried once more, alone: only what fails again is a fault of the code and not of the hour.
-AGAIN = { echo "Some failed, see above. Once more, and alone:"; $(BIN)/pytest -q --last-failed --last-failed-no-failures none; }
-# Hundreds of programs are started by the tests: they are compiled once, whatever the environment says.
+# The tests start hundreds of programs: compile the modules once, whatever the environment sets.
 unexport PYTHONDONTWRITEBYTECODE
 export PYTHONPYCACHEPREFIX := $(CURDIR)/.cache/bytecode
 
-.PHONY: help setup services-setup page format lint check test coverage torture bench mutants demo clean
+.PHONY: help setup services-setup page format lint check test flaky coverage torture bench mutants demo clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-16s %s\n", $$1, $$2 }' Makefile
@@ -21,13 +19,13 @@ setup: .venv/.complete ## Make .venv with the pinned dependencies and headway it
 	tools/setup
 	@touch $@
 
-services-setup: ## Install the servers that have no wheel (as root on Debian; else say how)
+services-setup: ## Install the servers that have no wheel (as root on Debian; otherwise print the command)
 	@tools/services-setup
 
 page: setup ## Build the web page, if its source has changed
 	$(BIN)/python hatch_build.py
 
-format: setup ## Format the code and mend what ruff can mend
+format: setup ## Format the code and fix what ruff can fix
 	$(BIN)/ruff check --fix-only --quiet .
 	$(BIN)/ruff format .
 
@@ -45,10 +43,14 @@ check: lint ## The quick loop: lint, and most of the tests that need no server
 	$(BIN)/pytest -q -n $(JOBS) --backends=sqlite -m "not slow" --ignore=tests/cli --ignore=tests/e2e --ignore-glob='tests/torture/test_[!e]*'
 
 test: setup services-setup page lint ## Everything: lint, all tests on every backend
-	$(BIN)/pytest -q -n $(JOBS) --dist worksteal --backends-report=$(BACKENDS_REPORT) || $(AGAIN)
+	$(BIN)/pytest -q -n $(JOBS) --dist worksteal --backends-report=$(BACKENDS_REPORT)
 	@cat $(BACKENDS_REPORT)
 
-coverage: setup services-setup page ## All tests, and which lines no test comes to; takes twice as long
+flaky: setup services-setup page ## Repeat tests to find a flaky one: make flaky K=name [N=50]
+	@test -n "$(K)" || { echo "name the tests: make flaky K=part_of_a_name [N=50]"; exit 2; }
+	for round in $$(seq $(or $(N),50)); do $(BIN)/pytest -q -x -n $(JOBS) -k "$(K)" || exit 1; done
+
+coverage: setup services-setup page ## All tests, and which lines no test executes; takes twice as long
 	$(BIN)/coverage erase
 	$(BIN)/coverage run -m pytest -q -n $(JOBS) --dist worksteal
 	$(BIN)/coverage combine --quiet
@@ -58,17 +60,17 @@ torture: setup services-setup ## The long fault runs: kills, pauses, failovers u
 	$(BIN)/python -m tests.torture $(SIZE)
 	$(BIN)/python -m tests.torture.server $(SIZE)
 
-bench: setup services-setup ## The engine beside other systems, the store beside the raw drivers
+bench: setup services-setup ## Compare the engine with other systems, and the store with the raw drivers
 	$(BIN)/python -m tests.bench
 
-mutants: setup services-setup ## Plant bugs, one after the other, and see the tests notice each
+mutants: setup services-setup ## Plant bugs one by one, and check that the tests catch each
 	$(BIN)/python -m tests.mutants
 
 demo: setup ## See what headway does: a server with its page, a worker, runs and flows
-	@$(BIN)/python hatch_build.py || echo "The page could not be built; the demo goes on without it."
+	@$(BIN)/python hatch_build.py || echo "The page could not be built; the demo continues without it."
 	$(BIN)/python -m headway demo
 
-clean: ## Remove the environment, the caches and what was built
+clean: ## Remove the environment, the caches and build results
 	rm -rf .venv .cache dist htmlcov .coverage .coverage.* .hypothesis
 	rm -rf src/headway/_ui web/node_modules web/src/client
 	rm -rf .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
