@@ -1,1 +1,1 @@
-"""Programs to read and to run."""
+"""Example programs, each of which runs as it is."""

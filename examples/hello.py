@@ -1,9 +1,10 @@
-"""The smallest program: one job, one run, its result.
+"""The smallest program: one job, one run, and its result.
 
     $ python examples/hello.py
     hello, ann (attempt 1)
 
-The run is kept in hello.db: kill the program in the middle, start it again, and it goes on.
+The run is stored in hello.db. Kill the program in the middle and start it again: it resumes the
+same run instead of starting a second one.
 """
 
 import asyncio
@@ -15,13 +16,13 @@ hw = Headway("sqlite:///hello.db")
 
 @hw.job()
 async def greet(ctx: RunContext, name: str) -> str:
-    await asyncio.sleep(0.5)  # the long work
+    await asyncio.sleep(0.5)  # Stands for long work.
     return f"hello, {name} (attempt {ctx.attempt})"
 
 
 async def main() -> None:
     async with hw:
-        # One at a time per key. If a run of `ann` is under way already, this is that run.
+        # A key has at most one active run. If "ann" already has one, `join` returns that run.
         run = await hw.start("greet", key="ann", params={"name": "ann"}, on_conflict="join")
         print(await run.result())
 

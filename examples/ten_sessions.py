@@ -1,9 +1,9 @@
-"""Ten chat sessions, three messages each: in order within a session, three at a time overall.
+"""Ten chat sessions with three messages each: in order per session, three at a time overall.
 
     $ python examples/ten_sessions.py
 
-Every answer is printed when it is there, with how many were being worked on at that moment. At the
-end the program says what it has seen.
+The program prints each answer as it finishes, with the number of sessions that are active at that
+moment. The last two lines summarize the order and the highest concurrency.
 """
 
 import asyncio
@@ -15,30 +15,31 @@ from headway import Headway, RunContext
 
 SESSIONS = ("ann", "bob", "cem", "dot", "eve", "fay", "gil", "hal", "ida", "jon")
 MESSAGES = ("hello", "how are you?", "good bye")
-LIMIT = 3
+CONCURRENCY = 3
 
 answered: dict[str, list[str]] = defaultdict(list)
-at_work: set[str] = set()
-crowds: list[int] = []
+active_sessions: set[str] = set()
+active_counts: list[int] = []
 
 
 async def answer(ctx: RunContext, message: str) -> str:
-    """Pretend to think. The key is the session: nobody else answers it meanwhile."""
-    at_work.add(ctx.key)
-    crowds.append(len(at_work))
-    await asyncio.sleep(len(message) / 300)
-    print(f"{ctx.key}: {message:14} ({len(at_work)} at work)")
+    """Answer one message. The session is the key, so its messages are answered one at a time."""
+    active_sessions.add(ctx.key)
+    active_counts.append(len(active_sessions))
+    await asyncio.sleep(len(message) / 300)  # Stands for the work of a model.
+    print(f"{ctx.key}: {message:14} ({len(active_sessions)} active)")
     answered[ctx.key].append(message)
-    at_work.remove(ctx.key)
+    active_sessions.remove(ctx.key)
     return message.upper()
 
 
 async def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         hw = Headway(f"sqlite:///{Path(folder, 'sessions.db')}")
-        hw.job(concurrency=LIMIT)(answer)
+        hw.job(concurrency=CONCURRENCY)(answer)
         async with hw:
             runs = [
+                # `enqueue` puts the run behind the active run of the same session.
                 await hw.start(
                     "answer", key=session, params={"message": message}, on_conflict="enqueue"
                 )
@@ -47,9 +48,9 @@ async def main() -> None:
             ]
             for run in runs:
                 await run.result()
-    in_order = sum(tuple(answered[session]) == MESSAGES for session in SESSIONS)
-    print(f"{in_order} of {len(SESSIONS)} sessions were answered in order.")
-    print(f"At most {max(crowds)} were at work at once.")
+    ordered_count = sum(tuple(answered[session]) == MESSAGES for session in SESSIONS)
+    print(f"{ordered_count} of {len(SESSIONS)} sessions were answered in order.")
+    print(f"At most {max(active_counts)} sessions were active at once.")
 
 
 if __name__ == "__main__":

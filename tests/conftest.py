@@ -1,6 +1,6 @@
-"""A new SQLite file for each test; and the servers, started when the first test asks.
+"""A new SQLite file for each test, and the servers, started when the first test needs them.
 
-Each xdist worker has servers of its own, so that a test may pause or kill one.
+Each xdist worker has its own servers, so that a test may pause or kill one.
 """
 
 import shutil
@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from headway.bootstrap import upgrade_database
-from tests.contract.backends import run_apart, url_on
+from tests.contract.backends import open_database_url, run_in_thread
 from tests.servers import (
     MariaDBPair,
     MariaDBServer,
@@ -30,11 +30,34 @@ from tests.servers.fixture import running
 pytest_plugins = ["tests.servers.report"]
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--promise",
+        action="append",
+        default=[],
+        metavar="ID",
+        help="run only the tests that prove this id of docs/promises.md or docs/requirements.md",
+    )
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    promise_ids = set(config.getoption("--promise"))
+    if not promise_ids:
+        return
+    proofs = [item for item in items if promise_ids & _proven_ids(item)]
+    config.hook.pytest_deselected(items=[item for item in items if item not in set(proofs)])
+    items[:] = proofs
+
+
+def _proven_ids(item: pytest.Item) -> set[str]:
+    return {id_ for marker in item.iter_markers("proves") for id_ in marker.args}
+
+
 @pytest.fixture(scope="session")
 def upgraded_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """To copy from: to run the migrations for every test would take longer than the tests."""
+    """A migrated file to copy: migrating for every test would take longer than the tests."""
     path = tmp_path_factory.mktemp("upgraded") / "headway.db"
-    run_apart(lambda: upgrade_database([f"sqlite:///{path}"]))
+    run_in_thread(lambda: upgrade_database([f"sqlite:///{path}"]))
     return path
 
 
@@ -46,9 +69,9 @@ def url(upgraded_file: Path, tmp_path: Path) -> str:
 
 
 @pytest.fixture
-def place(request: pytest.FixtureRequest, backend: str) -> Iterator[str]:
-    """The same on the backend that the test names."""
-    with url_on(backend, request) as url:
+def database_url(request: pytest.FixtureRequest, backend: str) -> Iterator[str]:
+    """Yield the URL of a new database on the backend that the test names."""
+    with open_database_url(backend, request) as url:
         yield url
 
 

@@ -1,7 +1,8 @@
-"""The files for containers: what they set is known, and what they leave open is nothing.
+"""The container files: they set known variables only, and expose nothing.
 
-There may be no container engine here. So the image is built in a folder that holds what the
-Dockerfile copies and nothing else, by the same words, and the commands of the compose file are run.
+A container engine may be missing here. The image is therefore built in a folder that contains only
+the files that the Dockerfile copies, by the same commands, and the commands of the compose file are
+run.
 """
 
 import os
@@ -34,7 +35,7 @@ def compose() -> dict[str, Any]:
     return parsed
 
 
-def test_every_variable_that_the_files_set_is_one_of_ours() -> None:
+def test_the_files_set_only_known_variables() -> None:
     for name in ("Dockerfile", "compose.yaml"):
         named = set(re.findall(r"\bHEADWAY_\w+", (DEPLOY / name).read_text()))
         assert named
@@ -63,7 +64,7 @@ def test_two_servers_share_a_database_and_are_reached_from_this_host_only(
 
 
 @pytest.mark.proves("S4")
-def test_no_file_holds_a_secret(compose: dict[str, Any]) -> None:
+def test_no_file_contains_a_secret(compose: dict[str, Any]) -> None:
     for service in compose["services"].values():
         for name, value in service.get("environment", {}).items():
             if "PASSWORD" in name or "TOKEN" in name:
@@ -71,10 +72,10 @@ def test_no_file_holds_a_secret(compose: dict[str, Any]) -> None:
 
 
 @pytest.mark.proves("R4.3")
-def test_the_schema_is_made_before_the_servers_start(
+def test_the_schema_is_created_before_the_servers_start(
     compose: dict[str, Any], postgres_server: PostgresServer, tmp_path: Path
 ) -> None:
-    """On PostgreSQL a server makes no tables; whoever starts it finds them there."""
+    """On PostgreSQL a server creates no tables, so they must exist when it starts."""
     schema = compose["services"]["schema"]
     assert schema["depends_on"] == {"postgres": {"condition": "service_healthy"}}
     assert schema["restart"] == "no"
@@ -82,19 +83,20 @@ def test_the_schema_is_made_before_the_servers_start(
     try:
         url = {"HEADWAY_DATABASE_URL": postgres_server.url("deployed")}
         assert headway("db", "check", folder=tmp_path, **url).code != 0
-        program, *words = schema["command"]
+        program, *arguments = schema["command"]
         assert program == "headway"
-        assert headway(*words, folder=tmp_path, **url).code == 0
+        assert headway(*arguments, folder=tmp_path, **url).code == 0
         assert headway("db", "check", folder=tmp_path, **url).code == 0
     finally:
         postgres_server.drop_database("deployed")
 
 
-def test_what_is_mounted_is_in_the_repository_and_has_the_jobs(
+def test_the_mounted_folder_is_in_the_repository_and_has_jobs(
     compose: dict[str, Any], tmp_path: Path
 ) -> None:
-    """`docker compose up` starts as it is printed, with nothing made by hand."""
-    servers = [one for name, one in compose["services"].items() if name.startswith("headway-")]
+    """`docker compose up` starts as documented, without manual steps."""
+    services = compose["services"].items()
+    servers = [service for name, service in services if name.startswith("headway-")]
     for service in servers:
         mounted = dict(volume.split(":")[:2][::-1] for volume in service["volumes"])
         jobs = DEPLOY / mounted["/app"]
@@ -102,12 +104,12 @@ def test_what_is_mounted_is_in_the_repository_and_has_the_jobs(
         for name in tracked(jobs):
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(jobs / name, folder / name)
-        said = service["environment"]["HEADWAY_APP"]
-        place = said.removeprefix("${HEADWAY_APP:-").removesuffix("}")
+        variable = service["environment"]["HEADWAY_APP"]
+        app = variable.removeprefix("${HEADWAY_APP:-").removesuffix("}")
         load = "from headway.cli.load_app import load_app; print(*load_app(None).jobs)"
         loaded = subprocess.run(
             [sys.executable, "-c", load],
-            cwd=folder, env=environment(HEADWAY_APP=place),
+            cwd=folder, env=environment(HEADWAY_APP=app),
             capture_output=True, text=True, check=False,
         )  # fmt: skip
         assert loaded.returncode == 0, loaded.stderr
@@ -121,43 +123,44 @@ def test_the_schema_needs_no_jobs(compose: dict[str, Any]) -> None:
 
 
 def test_every_image_is_pinned_to_a_minor_version(compose: dict[str, Any]) -> None:
-    made = re.findall(r"^FROM (\S+)", (DEPLOY / "Dockerfile").read_text(), re.MULTILINE)
-    taken = [one["image"] for one in compose["services"].values() if "image" in one]
-    assert made
-    assert taken
-    for image in (*made, *taken):
+    built = re.findall(r"^FROM (\S+)", (DEPLOY / "Dockerfile").read_text(), re.MULTILINE)
+    services = compose["services"].values()
+    pulled = [service["image"] for service in services if "image" in service]
+    assert built
+    assert pulled
+    for image in (*built, *pulled):
         assert re.fullmatch(r"[\w/]+:\d+\.\d+[\w.-]*", image), image
 
 
 @pytest.mark.parametrize(
-    "words",
+    "command",
     [
         ("hadolint", "Dockerfile"),
         ("check-jsonschema", "--builtin-schema", "vendor.compose-spec", "compose.yaml"),
     ],
     ids=["dockerfile", "compose"],
 )
-def test_the_linters_find_nothing(words: tuple[str, ...]) -> None:
-    program = Path(sys.executable).with_name(words[0])
+def test_the_linters_report_nothing(command: tuple[str, ...]) -> None:
+    program = Path(sys.executable).with_name(command[0])
     ended = subprocess.run(
-        [program, *words[1:]], cwd=DEPLOY, capture_output=True, text=True, check=False
+        [program, *command[1:]], cwd=DEPLOY, capture_output=True, text=True, check=False
     )
     assert ended.returncode == 0, ended.stdout + ended.stderr
 
 
-def tracked(folder: Path, place: str = ".") -> list[str]:
-    """What is under version control there; something is."""
+def tracked(folder: Path, path: str = ".") -> list[str]:
+    """Return the files under version control at the path. There must be at least one."""
     listed = subprocess.run(
-        ["git", "ls-files", "-z", "--", place],
+        ["git", "ls-files", "-z", "--", path],
         cwd=folder, capture_output=True, text=True, check=True,
     )  # fmt: skip
     names = [name for name in listed.stdout.split("\0") if name]
-    assert names, place
+    assert names, path
     return names
 
 
 def copied() -> Iterator[tuple[str, str]]:
-    """What the build takes from the checkout, and where to."""
+    """Yield the paths that the build copies from the checkout, and their targets."""
     text = (DEPLOY / "Dockerfile").read_text().replace("\\\n", " ")
     for line in text.splitlines():
         if line.startswith("COPY ") and "--from=" not in line:
@@ -169,7 +172,7 @@ def ignored() -> set[str]:
     return set((ROOT / ".dockerignore").read_text().split())
 
 
-def test_the_build_gets_everything_that_the_package_is_made_of() -> None:
+def test_the_build_copies_every_file_of_the_package() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     needed = {"pyproject.toml", "hatch_build.py", "src", "web", project["readme"]}
     needed |= set(project["license-files"])
@@ -178,12 +181,12 @@ def test_the_build_gets_everything_that_the_package_is_made_of() -> None:
     assert not sources & ignored()
 
 
-def test_the_build_gets_nothing_that_was_built_here() -> None:
-    """A page of yesterday, or Node modules of another system, would be taken for today's."""
+def test_the_build_copies_no_local_build_results() -> None:
+    """An old page, or Node modules of another system, would end up in the image."""
     built = {
         line.strip("/") for line in (ROOT / ".gitignore").read_text().split() if line[-1] == "/"
     }
-    inside = {one for one in built if one.split("/")[0] in {source for source, _ in copied()}}
+    inside = {path for path in built if path.split("/")[0] in {source for source, _ in copied()}}
     assert inside >= {"src/headway/_ui", "web/node_modules"}
     assert inside <= ignored()
 
@@ -191,14 +194,14 @@ def test_the_build_gets_nothing_that_was_built_here() -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(BUILD_S_MAX)
 def test_the_image_can_be_built_and_has_the_page(tmp_path: Path) -> None:
-    """From what is under version control, as the build stage does it; npm's registry is needed."""
+    """Build from the files under version control, as the build stage does; needs npm's registry."""
     folder = tmp_path / "build"
     for source, target in copied():
         for name in tracked(ROOT, source):
             within = Path(name).relative_to(source) if name != source else Path(name)
             (folder / target / within).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(ROOT / name, folder / target / within)
-    # The build tools are those of this environment: pinned, and not fetched once more.
+    # Use the pinned build tools of this environment instead of downloading them.
     wheel_here = ["wheel", "--no-deps", "--no-build-isolation", "-w", "out", "."]
     ended = subprocess.run(
         [sys.executable, "-m", "pip", *wheel_here],
@@ -212,7 +215,7 @@ def test_the_image_can_be_built_and_has_the_page(tmp_path: Path) -> None:
     assert any(name.startswith("headway/_ui/assets/") for name in names)
 
 
-def test_the_image_runs_as_a_user_of_its_own_and_says_whether_it_is_ready() -> None:
+def test_the_image_runs_as_its_own_user_and_has_a_health_check() -> None:
     lines = (DEPLOY / "Dockerfile").read_text()
     stages = [line for line in lines.splitlines() if line.startswith("FROM ")]
     assert len(stages) == 2

@@ -1,4 +1,4 @@
-"""What a log line says under a plain handler, and what it cannot be made to say (S4)."""
+"""Log lines under a plain handler: their format, and that values cannot forge lines (S4)."""
 
 import io
 import logging
@@ -51,7 +51,7 @@ def test_a_field_is_shown_beside_its_event_on_one_line(
     assert lines.getvalue() == f"run_claimed what={shown}\n"
 
 
-def test_a_record_keeps_its_event_and_fields_apart(
+def test_a_record_has_its_event_and_fields_as_attributes(
     log: EventLog, caplog: pytest.LogCaptureFixture
 ) -> None:
     log.warning("run_claimed", extra={"run_id": "r1"})
@@ -60,6 +60,6 @@ def test_a_record_keeps_its_event_and_fields_apart(
     assert (first["event"], first["run_id"], first["funcName"]) == (
         "run_claimed",
         "r1",
-        "test_a_record_keeps_its_event_and_fields_apart",
+        "test_a_record_has_its_event_and_fields_as_attributes",
     )
     assert (second["event"], caplog.messages[1]) == ("nothing_else", "nothing_else")

@@ -1,4 +1,4 @@
-"""The launcher: servers start, answer, fail when told to, and end with their owner."""
+"""The launcher: servers start, answer, fail on request, and end with their owner."""
 
 import os
 import signal
@@ -35,7 +35,7 @@ from tests.servers.process import is_any_alive, wait_until
 from tests.servers.redis import SLOT_COUNT
 
 ROOT: Final = Path(__file__).parents[1]
-# Starts a server in a process of its own, says which it is, and waits to be killed.
+# Starts a server in a process of its own, prints its pid and folder, and waits to be killed.
 STARTS_A_SERVER: Final = """
 import signal
 from tests.servers import {start}
@@ -43,7 +43,7 @@ server = {start}()
 print(server.pid, server.folder, flush=True)
 signal.pause()
 """
-# The same by a pipe that closes, as on systems whose kernel does not tell a child of the death.
+# The same by a pipe that closes, as on systems whose kernel does not signal a parent's exit.
 STARTS_BY_A_PIPE: Final = """
 import signal, subprocess, sys
 command = [sys.executable, "tests/servers/trampoline.py", "0", "-", "pipe", "/bin/sleep", "600"]
@@ -63,7 +63,7 @@ OWNERS: Final = [
 
 @pytest.fixture(scope="module", autouse=True)
 def no_given_servers() -> Iterator[None]:
-    """The launcher is tested with its own servers, also where the environment names others."""
+    """Test the launcher with its own servers, also if the environment names others."""
     with pytest.MonkeyPatch.context() as patch:
         for family in ("POSTGRES", "MARIADB", "REDIS"):
             patch.delenv(f"HEADWAY_TEST_{family}_URL", raising=False)
@@ -86,8 +86,8 @@ def redis_server(request: pytest.FixtureRequest) -> Iterator[RedisServer]:
 
 
 @contextmanager
-def an_owner(program: str) -> Iterator[tuple[int, int, Path]]:
-    """The ids of a process and of the server it started, and that server's folder."""
+def start_owner(program: str) -> Iterator[tuple[int, int, Path]]:
+    """Yield the ids of a process and of the server it started, and that server's folder."""
     owner = subprocess.Popen(
         [sys.executable, "-c", program], cwd=ROOT, stdout=subprocess.PIPE, text=True
     )
@@ -102,12 +102,12 @@ def an_owner(program: str) -> Iterator[tuple[int, int, Path]]:
 
 
 @pytest.mark.parametrize("program", [*OWNERS, pytest.param(STARTS_BY_A_PIPE, id="pipe")])
-def test_a_server_is_gone_after_its_owner_was_killed(program: str) -> None:
-    with an_owner(program) as (owner_pid, server_pid, folder):
+def test_a_server_ends_after_its_owner_was_killed(program: str) -> None:
+    with start_owner(program) as (owner_pid, server_pid, folder):
         assert is_any_alive([server_pid])
         os.kill(owner_pid, signal.SIGKILL)
         wait_until(lambda: not is_any_alive([server_pid]), what="the server ends", timeout_s=10)
-    Folder("next").remove()  # Whoever makes the next one removes what a killed one left.
+    Folder("next").remove()  # The next process that creates a folder removes abandoned ones.
     assert not folder.exists()
 
 
@@ -123,7 +123,7 @@ async def test_postgres_is_managed_from_within_an_event_loop(
 ) -> None:
     postgres_server.create_database("of_a_test")
     connection = await asyncpg.connect(postgres_server.url("of_a_test"))
-    postgres_server.drop_database("of_a_test")  # Although somebody is connected.
+    postgres_server.drop_database("of_a_test")  # Although a client is connected.
     assert connection.is_closed() or await _is_cut_off(connection)
 
 
@@ -133,7 +133,7 @@ async def _is_cut_off(connection: asyncpg.Connection) -> bool:
     return True
 
 
-def test_postgres_killed_and_restarted_keeps_what_was_committed(
+def test_postgres_has_its_commits_after_a_kill_and_a_restart(
     postgres_server: PostgresServer,
 ) -> None:
     postgres_server.execute("CREATE TABLE kept (number int)", "INSERT INTO kept VALUES (7)")
@@ -144,11 +144,11 @@ def test_postgres_killed_and_restarted_keeps_what_was_committed(
     postgres_server.execute("DROP TABLE kept")
 
 
-def test_a_paused_postgres_keeps_silent_and_goes_on(postgres_server: PostgresServer) -> None:
+def test_a_paused_postgres_answers_after_it_is_resumed(postgres_server: PostgresServer) -> None:
     with socket.create_connection((postgres_server.host, postgres_server.port)) as client:
         client.settimeout(0.2)
         postgres_server.pause()
-        client.sendall(b"\x00\x00\x00\x08\x04\xd2\x16\x2f")  # "Do you speak TLS?"
+        client.sendall(b"\x00\x00\x00\x08\x04\xd2\x16\x2f")  # An SSLRequest.
         with pytest.raises(TimeoutError):
             client.recv(1)
         postgres_server.resume()
@@ -162,7 +162,9 @@ def tls_server(request: pytest.FixtureRequest) -> Iterator[PostgresServer]:
 
 
 @pytest.mark.backend("postgres")
-async def test_postgres_over_tls_asks_app_for_its_certificate(tls_server: PostgresServer) -> None:
+async def test_postgres_over_tls_requires_the_certificate_of_app(
+    tls_server: PostgresServer,
+) -> None:
     trusting = ssl.create_default_context(cafile=tls_server.ca_file)
     with pytest.raises(asyncpg.PostgresError):
         await asyncpg.connect(tls_server.url(user="app"), ssl=trusting)
@@ -174,7 +176,7 @@ async def test_postgres_over_tls_asks_app_for_its_certificate(tls_server: Postgr
     await connection.close()
 
 
-def test_the_pair_replicates_promotes_and_comes_back(postgres_pair: PostgresPair) -> None:
+def test_the_pair_replicates_promotes_and_fails_back(postgres_pair: PostgresPair) -> None:
     primary, standby = postgres_pair.primary, postgres_pair.standby
     primary.execute("CREATE TABLE kept (number int)", "INSERT INTO kept VALUES (7)")
     assert standby.is_in_recovery()
@@ -189,7 +191,7 @@ def test_the_pair_replicates_promotes_and_comes_back(postgres_pair: PostgresPair
     assert primary.execute("SELECT sum(number) FROM kept") == "15"
 
 
-def test_mariadb_answers_and_keeps_what_was_committed(mariadb_server: MariaDBServer) -> None:
+def test_mariadb_has_its_commits_after_a_kill_and_a_restart(mariadb_server: MariaDBServer) -> None:
     assert "MariaDB" in mariadb_server.version
     mariadb_server.create_database("of_a_test")
     _run(mariadb_server.url("of_a_test"), "CREATE TABLE kept (number int)")
@@ -201,7 +203,7 @@ def test_mariadb_answers_and_keeps_what_was_committed(mariadb_server: MariaDBSer
     mariadb_server.drop_database("of_a_test")
 
 
-def test_read_only_binds_the_user_of_the_tests(mariadb_pair: MariaDBPair) -> None:
+def test_read_only_applies_to_the_user_of_the_tests(mariadb_pair: MariaDBPair) -> None:
     first, second = mariadb_pair.urls()
     _run(first, "CREATE TABLE one (number int)")
     with pytest.raises(pymysql.err.OperationalError, match="read-only"):
@@ -214,7 +216,7 @@ def test_read_only_binds_the_user_of_the_tests(mariadb_pair: MariaDBPair) -> Non
     _run(first, "DROP TABLE one")
 
 
-def test_redis_answers_and_forgets(redis_server: RedisServer) -> None:
+def test_redis_is_empty_after_a_kill_and_a_restart(redis_server: RedisServer) -> None:
     redis_server.execute("SET", "of-a-test", "7")
     assert redis_server.execute("GET", "of-a-test") == "7"
     redis_server.kill()
@@ -223,14 +225,14 @@ def test_redis_answers_and_forgets(redis_server: RedisServer) -> None:
     assert redis_server.execute("GET", "of-a-test") is None
 
 
-def test_the_cluster_is_whole(redis_cluster: RedisCluster) -> None:
+def test_the_cluster_serves_all_slots(redis_cluster: RedisCluster) -> None:
     assert len(redis_cluster.nodes) == 3
     for node in redis_cluster.nodes:
         assert f"cluster_slots_ok:{SLOT_COUNT}" in node.execute("CLUSTER", "INFO")
 
 
 @pytest.mark.backend("postgres")
-def test_a_missing_server_is_named_with_its_install_line(
+def test_a_missing_server_is_reported_with_its_install_command(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(programs_module, "_PLACES", ())

@@ -1,4 +1,4 @@
-"""A local endpoint that says what is in its script: for the demo and the tests."""
+"""A local chat endpoint with scripted replies, for the demonstration and the tests."""
 
 import asyncio
 import json
@@ -10,20 +10,20 @@ from aiohttp import web
 
 
 class Script:
-    """`delete …` wants a tool, `wait …` pauses until told, `count` never ends; else an echo."""
+    """Calls a tool on `delete`, pauses on `wait`, never ends on `count`, and echoes the rest."""
 
-    def __init__(self, word_s: float = 0.0) -> None:
-        self.word_s = word_s
-        self.waits = asyncio.Event()
-        self.may_go_on = asyncio.Event()
-        self.asked: list[list[dict[str, Any]]] = []
+    def __init__(self, delta_delay_s: float = 0.0) -> None:
+        self.delta_delay_s = delta_delay_s
+        self.paused = asyncio.Event()
+        self.resume = asyncio.Event()
+        self.requests: list[list[dict[str, Any]]] = []
 
     async def deltas(self, messages: list[dict[str, Any]]) -> AsyncIterator[dict[str, Any]]:
         last, text = messages[-1], str(messages[-1]["content"])
         if last["role"] == "system" or "wait" in text:
             yield {"content": "Well, "}
-            self.waits.set()
-            await self.may_go_on.wait()
+            self.paused.set()
+            await self.resume.wait()
         if last["role"] == "user" and "delete" in text:
             arguments = json.dumps({"count": 9})
             function = {"name": "delete_notes", "arguments": arguments[:5]}
@@ -39,26 +39,26 @@ class Script:
         for word in f"you said: {text}".split():
             yield {"content": f"{word} "}
 
-    async def answer(self, request: web.Request) -> web.StreamResponse:
-        asked = await request.json()
-        self.asked.append(asked["messages"])
-        reply = web.StreamResponse(headers={"content-type": "text/event-stream"})
-        await reply.prepare(request)
-        with suppress(ConnectionError):  # Whoever asked wants no more of it.
-            async for delta in self.deltas(asked["messages"]):
+    async def handle(self, request: web.Request) -> web.StreamResponse:
+        body = await request.json()
+        self.requests.append(body["messages"])
+        response = web.StreamResponse(headers={"content-type": "text/event-stream"})
+        await response.prepare(request)
+        with suppress(ConnectionError):  # The client has disconnected.
+            async for delta in self.deltas(body["messages"]):
                 chunk = json.dumps({"choices": [{"delta": delta}]})
-                await reply.write(f"data: {chunk}\n\n".encode())
-                await asyncio.sleep(self.word_s)
-            await reply.write(b"data: [DONE]\n\n")
-        return reply
+                await response.write(f"data: {chunk}\n\n".encode())
+                await asyncio.sleep(self.delta_delay_s)
+            await response.write(b"data: [DONE]\n\n")
+        return response
 
 
 @asynccontextmanager
-async def served(script: Script) -> AsyncIterator[str]:
-    """Its address, on loopback."""
+async def serve(script: Script) -> AsyncIterator[str]:
+    """Serve the script on a free port of the loopback interface. Yield the base URL."""
     application = web.Application()
-    application.router.add_post("/v1/chat/completions", script.answer)
-    runner = web.AppRunner(application)
+    application.router.add_post("/v1/chat/completions", script.handle)
+    runner = web.AppRunner(application, shutdown_timeout=1.0)
     await runner.setup()
     try:
         site = web.TCPSite(runner, "127.0.0.1", 0)

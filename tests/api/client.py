@@ -1,4 +1,4 @@
-"""A client that keeps to the protocol: JSON in, JSON out, and server-sent events."""
+"""An HTTP client for the tests: JSON requests, JSON answers and server-sent events."""
 
 import json
 from collections.abc import AsyncIterator, Mapping
@@ -26,7 +26,7 @@ class Answer:
 
 
 @dataclass(frozen=True, slots=True)
-class Sent:
+class ServerEvent:
     """One server-sent event."""
 
     id: str | None
@@ -35,12 +35,12 @@ class Sent:
 
     @property
     def seq(self) -> int:
-        """The number in the id of the event."""
-        return seq_of(self.id or "0")
+        """Return the sequence number in the event id."""
+        return parse_seq(self.id or "0")
 
 
-def seq_of(event_id: str) -> int:
-    """The number in the id of an event, which also has a mark of that event."""
+def parse_seq(event_id: str) -> int:
+    """Return the sequence number in an event id, whose second part is a mark of that event."""
     return int(event_id.partition("-")[0])
 
 
@@ -64,11 +64,11 @@ class Client:
         await self.session.close()
 
     async def call(self, method: str, path: str, body: Any = None, **headers: str) -> Answer:
-        named = {name.replace("_", "-"): value for name, value in headers.items()}
+        header_values = {name.replace("_", "-"): value for name, value in headers.items()}
         data = None if body is None else json.dumps(body).encode()
         if data is not None:
-            named = {"content-type": "application/json", **named}
-        return await self.send(method, path, data, named)
+            header_values = {"content-type": "application/json", **header_values}
+        return await self.send(method, path, data, header_values)
 
     async def send(
         self, method: str, path: str, data: bytes | None, headers: Mapping[str, str]
@@ -91,44 +91,45 @@ class Client:
     async def post(self, path: str, body: Any = None, **headers: str) -> Answer:
         return await self.call("POST", path, body, **headers)
 
-    async def submitted(self, job: str, **body: Any) -> str:
-        """The id of a run that was accepted."""
+    async def submit(self, job: str, **body: Any) -> str:
+        """Submit a run, check that it is accepted, and return its id."""
         answer = await self.post("/api/runs", {"job": job, **body})
         assert answer.status == 201, answer
         run_id: str = answer["id"]
         return run_id
 
-    async def ended(self, run_id: str) -> Any:
-        """The run, once it is over."""
+    async def wait_for_end(self, run_id: str) -> Any:
+        """Wait until the run has ended, and return it."""
         await self.hw.run(run_id).wait_for_end()
         return (await self.get(f"/api/runs/{run_id}")).body
 
-    async def told(self, run_id: str, kind: str) -> Sent:
-        """The first event of that kind that the run's stream brings."""
-        async with self.streamed(f"/api/runs/{run_id}/events") as events:
+    async def wait_for_event(self, run_id: str, kind: str) -> ServerEvent:
+        """Return the first event of this kind in the stream of the run."""
+        async with self.open_stream(f"/api/runs/{run_id}/events") as events:
             async for event in events:
                 if event.event == kind:
                     return event
         raise AssertionError(f"the stream ended without {kind}")
 
-    async def begun(self, run_id: str) -> None:
-        """Wait until the run has begun."""
-        async with self.streamed(f"/api/runs/{run_id}/events") as events:
+    async def wait_until_running(self, run_id: str) -> None:
+        async with self.open_stream(f"/api/runs/{run_id}/events") as events:
             async for event in events:
                 if event.data.get("state") == "Running":
                     return
 
     @asynccontextmanager
-    async def streamed(self, path: str, **headers: str) -> AsyncIterator[AsyncIterator[Sent]]:
-        named = {name.replace("_", "-"): value for name, value in headers.items()}
-        named = {"accept": "text/event-stream", **named}
-        async with self.session.get(path, headers=named) as answer:
+    async def open_stream(
+        self, path: str, **headers: str
+    ) -> AsyncIterator[AsyncIterator[ServerEvent]]:
+        header_values = {name.replace("_", "-"): value for name, value in headers.items()}
+        header_values = {"accept": "text/event-stream", **header_values}
+        async with self.session.get(path, headers=header_values) as answer:
             assert answer.status == 200, await answer.text()
             yield _events(answer)
 
 
-async def _events(answer: aiohttp.ClientResponse) -> AsyncIterator[Sent]:
-    """Those that a browser would dispatch: blocks without data only move the id."""
+async def _events(answer: aiohttp.ClientResponse) -> AsyncIterator[ServerEvent]:
+    """Yield the events that a browser would dispatch: a block without data only moves the id."""
     fields: dict[str, str] = {}
     async for raw in answer.content:
         line = raw.decode().rstrip("\n")
@@ -138,5 +139,5 @@ async def _events(answer: aiohttp.ClientResponse) -> AsyncIterator[Sent]:
         else:
             if "data" in fields:
                 event = fields.get("event", "message")
-                yield Sent(fields.get("id"), event, json.loads(fields["data"]))
+                yield ServerEvent(fields.get("id"), event, json.loads(fields["data"]))
             fields = {}

@@ -1,4 +1,4 @@
-"""A real server in this process, on a database of its own, and a client for it."""
+"""A real server in this process with its own database, and a client for it."""
 
 import asyncio
 import sqlite3
@@ -42,17 +42,17 @@ async def served(
         hw.schedule("0 0 1 1 *", job="echo", name=schedule_name)
     async with (
         hw,
-        served_here(hw, access=access, public=public) as address,
+        served_in_this_loop(hw, access=access, public=public) as address,
         Client(address, hw) as client,
     ):
         yield client
 
 
 @asynccontextmanager
-async def served_here(
+async def served_in_this_loop(
     hw: Headway, *, access: Access | None = None, public: PublicAddress | None = None
 ) -> AsyncIterator[str]:
-    """The address of a server for it, in this event loop."""
+    """Serve `hw` in this event loop, and yield the address of the server."""
     address: asyncio.Future[str] = asyncio.get_running_loop().create_future()
     serving = asyncio.create_task(
         serve(
@@ -73,6 +73,6 @@ async def served_here(
 
 
 def fail_over(url: str) -> None:
-    """What is left of a failover in the database that has taken over: another epoch."""
+    """Raise the epoch, as a failover leaves it in the database that takes over."""
     with sqlite3.connect(url.removeprefix("sqlite:///")) as database:
         database.execute("UPDATE stream SET epoch = epoch + 1")

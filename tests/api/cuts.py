@@ -1,4 +1,4 @@
-"""A client of the stream that is cut again and again, while servers stop and die, and events go."""
+"""A stream client that is cut off repeatedly while servers stop or are killed and events pruned."""
 
 import asyncio
 import os
@@ -14,46 +14,49 @@ import aiohttp
 from headway.adapters.sql.sql_store import SqlStore, open_store
 from headway.app import Headway
 from headway.core.command.admin.prune import PruneEvents
-from tests.api.client import Client, Sent
+from tests.api.client import Client, ServerEvent
 from tests.api.conftest import served
-from tests.api.program import served_apart
+from tests.api.program import served_in_subprocess
 
 CUTS_PER_LEG = 10
 EVENT_COUNT_MAX = 12
 LAST_EVENT_COUNT_MAX = 6
 LAST_RUN_COUNT = 8
-"""More than are heard before a server dies: there is always something to hear."""
-DEATH_S_MAX = 60
+"""More than `LAST_EVENT_COUNT_MAX`, so that enough events arrive before a server is killed."""
+KILL_S_MAX = 60
 
 
 @dataclass(slots=True)
 class Seen:
-    """What the client has seen; a fault is an event that was missed, repeated or out of order, and
-    a resync although nothing was missing."""
+    """The events that the client has received, and the errors in their order.
+
+    An error is an event that was missed, repeated or out of order, or a resync although no event
+    was missing.
+    """
 
     last: int = 0
     pruned: int = 0
-    """Up to here events are gone."""
+    """The events up to this number were pruned."""
     event_count: int = 0
     resync_count: int = 0
     cut_count: int = 0
     kill_count: int = 0
-    faults: list[str] = field(default_factory=list)
+    errors: list[str] = field(default_factory=list)
 
-    def note(self, event: Sent) -> None:
+    def note(self, event: ServerEvent) -> None:
         if event.id is None:
             return
         number = event.seq
         if event.event == "resync":
             self.resync_count += 1
             if number <= self.last:
-                self.faults.append(f"resync to {number} after {self.last}")
+                self.errors.append(f"resync to {number} after {self.last}")
             if self.last >= self.pruned:
-                self.faults.append(f"resync after {self.last}, and only {self.pruned} are gone")
+                self.errors.append(f"resync after {self.last}, and only {self.pruned} are pruned")
         else:
             self.event_count += 1
             if number != self.last + 1:
-                self.faults.append(f"{event.event} {number} after {self.last}")
+                self.errors.append(f"{event.event} {number} after {self.last}")
         self.last = number
 
 
@@ -61,31 +64,31 @@ class Seen:
 class Server:
     client: Client
     pid: int | None = None
-    """Of its own process, which is killed; None: it is in this one, and stops in good order."""
+    """The process to kill. None if the server is in this process; it is then stopped cleanly."""
 
 
 async def cut(url: str, folder: Path, *, cut_count: int, seed: int) -> Seen:
-    """Follow the stream through so many cuts, while runs come and go and events are pruned."""
+    """Follow the stream through `cut_count` cuts, while runs are submitted and events pruned."""
     dice = random.Random(seed)
     seen = Seen()
-    kinds = _kinds(dice)
+    kinds = _server_kinds(dice)
     store = await open_store([url])
     try:
         while seen.cut_count < cut_count:
             async with _servers(url, folder, *next(kinds)) as servers:
-                await _leg(servers, seen, dice, cut_count)
-                if dice.random() < 0.5:  # What it has not seen may be gone when it comes back.
+                await _follow_through_cuts(servers, seen, dice, cut_count)
+                if dice.random() < 0.5:  # May prune events that the client has not read.
                     await _prune(store, seen, dice)
     finally:
         await store.close()
     async with served(url) as client:
-        await _to_the_end(client, seen)
+        await _read_to_the_end(client, seen)
     return seen
 
 
-def _kinds(dice: random.Random) -> Iterator[tuple[bool, bool]]:
-    """Whether there is a server in this process, and one of its own: each way as often."""
-    while True:  # Whoever has enough leaves.
+def _server_kinds(dice: random.Random) -> Iterator[tuple[bool, bool]]:
+    """Yield which servers to start, in this process and in another, each way equally often."""
+    while True:
         legs = [(True, False), (False, True), (True, True)]
         dice.shuffle(legs)
         yield from legs
@@ -93,44 +96,46 @@ def _kinds(dice: random.Random) -> Iterator[tuple[bool, bool]]:
 
 @asynccontextmanager
 async def _servers(
-    url: str, folder: Path, is_one_here: bool, is_one_apart: bool
+    url: str, folder: Path, is_in_process: bool, is_subprocess: bool
 ) -> AsyncIterator[list[Server]]:
     async with AsyncExitStack() as stack:
         servers = []
-        if is_one_here:
+        if is_in_process:
             servers.append(Server(await stack.enter_async_context(served(url))))
-        if is_one_apart:
-            starting = served_apart(folder, HEADWAY_DATABASE_URL=url)
+        if is_subprocess:
+            starting = served_in_subprocess(folder, HEADWAY_DATABASE_URL=url)
             program = await asyncio.to_thread(stack.enter_context, starting)
             client = await stack.enter_async_context(Client(program.address, Headway(url)))
             servers.append(Server(client, program.pid))
         yield servers
 
 
-async def _leg(servers: list[Server], seen: Seen, dice: random.Random, upto: int) -> None:
-    """Through some cuts, each resumed on any of these servers; one of its own process dies."""
+async def _follow_through_cuts(
+    servers: list[Server], seen: Seen, dice: random.Random, upto: int
+) -> None:
+    """Resume after some cuts, each on any of these servers. A server process is killed once."""
     last = dice.randrange(CUTS_PER_LEG)
     for number in range(CUTS_PER_LEG):
         if seen.cut_count >= upto or not servers:
             return
         for _ in range(dice.randint(1, 4)):
-            await dice.choice(servers).client.submitted("echo")
-        mortal = next((server for server in servers if server.pid is not None), None)
-        if number == last and mortal is not None:
-            await _until_it_dies(mortal, seen, dice)
-            servers.remove(mortal)
+            await dice.choice(servers).client.submit("echo")
+        victim = next((server for server in servers if server.pid is not None), None)
+        if number == last and victim is not None:
+            await _read_until_killed(victim, seen, dice)
+            servers.remove(victim)
         else:
             await _read(dice.choice(servers).client, seen, dice)
         seen.cut_count += 1
 
 
 async def _read(client: Client, seen: Seen, dice: random.Random) -> None:
-    """A few events; then the line is cut, wherever it is."""
+    """Read a few events, and then cut the connection at any point."""
     left = dice.randint(0, EVENT_COUNT_MAX)
     with suppress(TimeoutError, aiohttp.ClientError):
         async with (
             asyncio.timeout(dice.choice((0.02, 0.1, 1.0))),
-            client.streamed("/api/events", last_event_id=str(seen.last)) as events,
+            client.open_stream("/api/events", last_event_id=str(seen.last)) as events,
         ):
             async for event in events:
                 seen.note(event)
@@ -139,22 +144,22 @@ async def _read(client: Client, seen: Seen, dice: random.Random) -> None:
                     return
 
 
-async def _until_it_dies(server: Server, seen: Seen, dice: random.Random) -> None:
-    """It is killed while it speaks, in the middle of its work."""
+async def _read_until_killed(server: Server, seen: Seen, dice: random.Random) -> None:
+    """Read events until the server is killed, while it sends and executes runs."""
     assert server.pid is not None
 
     async def keep_busy() -> None:
         with suppress(aiohttp.ClientError):
             for _ in range(LAST_RUN_COUNT):
-                await server.client.submitted("echo")
+                await server.client.submit("echo")
 
     left = dice.randint(1, LAST_EVENT_COUNT_MAX)
     busy = asyncio.create_task(keep_busy())
-    async with asyncio.timeout(DEATH_S_MAX):
+    async with asyncio.timeout(KILL_S_MAX):
         with suppress(aiohttp.ClientError):
             last_id = str(seen.last)
-            async with server.client.streamed("/api/events", last_event_id=last_id) as events:
-                async for event in events:  # Also what it had said before.
+            async with server.client.open_stream("/api/events", last_event_id=last_id) as events:
+                async for event in events:  # Also those that it sent before the kill.
                     seen.note(event)
                     left -= 1
                     if left == 0:
@@ -170,11 +175,11 @@ async def _prune(store: SqlStore, seen: Seen, dice: random.Random) -> None:
     seen.pruned = max(seen.pruned, up_to)
 
 
-async def _to_the_end(client: Client, seen: Seen) -> None:
+async def _read_to_the_end(client: Client, seen: Seen) -> None:
     last = (await client.get("/api/state"))["seq"]
     if seen.last >= last:
         return
-    async with client.streamed("/api/events", last_event_id=str(seen.last)) as events:
+    async with client.open_stream("/api/events", last_event_id=str(seen.last)) as events:
         async for event in events:
             seen.note(event)
             if seen.last >= last:

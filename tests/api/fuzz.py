@@ -1,4 +1,4 @@
-"""schemathesis over the OpenAPI document of a running server."""
+"""Fuzzing with schemathesis from the OpenAPI document of a running server."""
 
 import itertools
 import math
@@ -11,16 +11,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-# A schema cannot say which jobs are registered, nor which cursors were given out.
+# A schema cannot specify which jobs are registered, nor which cursors were issued.
 NOT_CHECKED: Final = "positive_data_acceptance"
-TOKEN: Final = "a-token-for-those-who-fuzz"
-"""The server's: without one it would ask nobody who he is, as the document says that it does."""
+TOKEN: Final = "a-token-for-the-fuzzer"
+"""The token of the server: without one, it would not authenticate as the document specifies."""
 CASES: Final = re.compile(r"([\d,]+) generated")
-FAULT: Final = re.compile(r"^(?=\d+\. Test Case ID)", re.MULTILINE)
+REPORT: Final = re.compile(r"^(?=\d+\. Test Case ID)", re.MULTILINE)
 HEADLINE: Final = re.compile(r"^=+ [A-Z]+ =+$", re.MULTILINE)
 SEED: Final = 7
-# Of those that the document has, these are not among what is expected by itself. And by the first
-# flow centre's contract it is 500 to find no worker.
+# Documented statuses that schemathesis does not expect by default. By the contract of the first
+# flow centre, the status is 500 if there is no worker.
 REFUSALS: Final = """
 [checks.negative_data_rejection]
 expected-statuses = [400, 401, 403, 404, 405, 409, 412, 413, 415, 421, 422, 429, 431]
@@ -34,12 +34,12 @@ checks.not_a_server_error.expected-statuses = ["2xx", "3xx", "4xx", 500]
 @dataclass(frozen=True, slots=True)
 class Fuzzed:
     case_count: int
-    faults: list[str]
-    """What is told of each; none when every answer is as documented."""
+    errors: list[str]
+    """The report of each error; empty if every answer is as documented."""
 
 
 def groups(document: Mapping[str, Any]) -> Counter[str]:
-    """How many operations each group of the OpenAPI document has."""
+    """Count the operations of each group in the OpenAPI document."""
     return Counter(
         group
         for operations in document["paths"].values()
@@ -51,10 +51,10 @@ def groups(document: Mapping[str, Any]) -> Counter[str]:
 def fuzz_group(
     address: str, group: str, *, operation_count: int, case_count: int, folder: Path
 ) -> Fuzzed:
-    """At least `case_count` requests to the operations of a group, or as many as find a fault."""
-    found = Fuzzed(0, [])
-    for seed in itertools.count(SEED):  # What can hardly be varied takes more than one.
-        if found.case_count >= case_count or found.faults:
+    """Send at least `case_count` requests to a group of operations, or until an error is found."""
+    total = Fuzzed(0, [])
+    for seed in itertools.count(SEED):  # One seed generates too few cases for some groups.
+        if total.case_count >= case_count or total.errors:
             break
         more = fuzz(
             address,
@@ -63,8 +63,8 @@ def fuzz_group(
             seed=seed,
             folder=folder,
         )
-        found = Fuzzed(found.case_count + more.case_count, more.faults)
-    return found
+        total = Fuzzed(total.case_count + more.case_count, more.errors)
+    return total
 
 
 def fuzz(
@@ -75,7 +75,7 @@ def fuzz(
     folder: Path,
     timeout_s: float | None = None,
 ) -> Fuzzed:
-    """So many requests to each of the chosen operations, or to all, in each phase."""
+    """Send `example_count` requests per phase to each of the chosen operations, or to all."""
     (folder / "schemathesis.toml").write_text(REFUSALS)
     ended = subprocess.run(
         [
@@ -97,11 +97,11 @@ def fuzz(
         timeout=timeout_s,
         check=False,
     )
-    said = CASES.search(ended.stdout)
-    case_count = int(said[1].replace(",", "")) if said else 0
+    count_match = CASES.search(ended.stdout)
+    case_count = int(count_match[1].replace(",", "")) if count_match else 0
     if ended.returncode == 0:
         assert case_count > 0, ended.stdout
         return Fuzzed(case_count, [])
-    _, _, told = ended.stdout.partition("= FAILURES =")
-    faults = FAULT.split(HEADLINE.split(told)[0])[1:]
-    return Fuzzed(case_count, faults or [ended.stdout + ended.stderr])
+    _, _, failures = ended.stdout.partition("= FAILURES =")
+    errors = REPORT.split(HEADLINE.split(failures)[0])[1:]
+    return Fuzzed(case_count, errors or [ended.stdout + ended.stderr])

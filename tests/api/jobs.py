@@ -1,4 +1,4 @@
-"""The jobs of the tests' server: each does what its name says until it is told otherwise."""
+"""The jobs of the servers in these tests. Each does what its name describes."""
 
 import asyncio
 from typing import Any
@@ -12,14 +12,14 @@ async def echo(ctx: RunContext, said: Any = None) -> Any:
 
 
 async def stay(ctx: RunContext) -> None:
-    """Until it is cancelled."""
+    """Run until canceled."""
     await asyncio.Event().wait()
 
 
 async def listen(ctx: RunContext) -> list[Any]:
-    """What it is sent first."""
+    """Return the first messages that the run receives."""
     while not (messages := await ctx.messages()):  # noqa: ASYNC110
-        await asyncio.sleep(0.01)  # The job's own way to look.
+        await asyncio.sleep(0.01)  # The job polls by itself.
     return messages
 
 
@@ -33,7 +33,7 @@ async def ask(ctx: RunContext) -> Any:
 
 
 async def shout(ctx: RunContext, count: int, length: int) -> None:
-    """So many lines, each so long."""
+    """Log `count` lines of `length` characters."""
     for number in range(count):
         await ctx.log(f"{number} {'x' * length}")
 

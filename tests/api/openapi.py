@@ -1,4 +1,4 @@
-"""The OpenAPI document, as it is kept for the page's client: `python -m tests.api.openapi`."""
+"""Write the OpenAPI document for the web client: `python -m tests.api.openapi`."""
 
 import asyncio
 import json
@@ -10,24 +10,26 @@ from headway.bootstrap import upgrade_database
 from tests.api.client import Client
 from tests.api.conftest import served
 
-KEPT: Final = Path(__file__).parents[2] / "web" / "openapi.json"
+DOCUMENT_PATH: Final = Path(__file__).parents[2] / "web" / "openapi.json"
 
 
-async def described(client: Client) -> dict[str, Any]:
-    """What the server says of itself, but for its version."""
+async def fetch_document(client: Client) -> dict[str, Any]:
+    """Return the OpenAPI document of the server, with the version set to 0."""
     document: dict[str, Any] = (await client.get("/openapi.json")).body
     document["info"]["version"] = "0"
     return document
 
 
-async def write() -> None:
+async def write_document() -> None:
     with tempfile.TemporaryDirectory() as folder:
         url = f"sqlite:///{folder}/headway.db"
         await upgrade_database([url])
         async with served(url) as client:
-            document = await described(client)
-    KEPT.write_text(json.dumps(document, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+            document = await fetch_document(client)
+    DOCUMENT_PATH.write_text(
+        json.dumps(document, indent=1, ensure_ascii=False) + "\n", encoding="utf-8"
+    )
 
 
 if __name__ == "__main__":
-    asyncio.run(write())
+    asyncio.run(write_document())

@@ -1,4 +1,4 @@
-"""A server as a process of its own, with the jobs of the tests."""
+"""A server in its own process, with the jobs of the tests."""
 
 import json
 import os
@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 STOP_S: Final = 30
-LOOK_S: Final = 0.05
+POLL_S: Final = 0.05
 FILE: Final = """\
 from headway.app import Headway
 from tests.api.jobs import register
@@ -26,44 +26,46 @@ ROOT: Final = Path(__file__).parents[2]
 class Program:
     address: str
     pid: int
-    said: str
-    """What it had said when it was ready."""
+    startup_log: str
+    """The log of the server until it was ready."""
 
     def resident_byte_count(self) -> int:
-        """What it holds in memory now."""
+        """Return the resident memory of the process."""
         fields = Path(f"/proc/{self.pid}/statm").read_text().split()
         return int(fields[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
 @contextmanager
-def served_apart(
-    folder: Path, *, within: Sequence[str] = (), words: Sequence[str] = (), **settings: str
+def served_in_subprocess(
+    folder: Path, *, within: Sequence[str] = (), arguments: Sequence[str] = (), **settings: str
 ) -> Iterator[Program]:
-    """`headway serve` on a database in `folder`.
+    """Run `headway serve` on a database in `folder`.
 
-    `within` is what to run it under, if anything, and `words` are more of its own.
+    `within` is a command that starts it, if any, and `arguments` are appended to its own.
     """
     serve = [sys.executable, "-m", "headway", "serve", "--app", "server_jobs:hw", "--port", "0"]
     (folder / "server_jobs.py").write_text(FILE)
-    others = {name: value for name, value in os.environ.items() if not name.startswith("HEADWAY_")}
+    inherited = {
+        name: value for name, value in os.environ.items() if not name.startswith("HEADWAY_")
+    }
     log = folder / "server.log"
     with log.open("w") as stderr:
         serving = subprocess.Popen(
-            [*within, *serve, *words],
+            [*within, *serve, *arguments],
             cwd=folder,
-            env=others | {"PYTHONPATH": f"{ROOT / 'src'}:{ROOT}"} | settings,
+            env=inherited | {"PYTHONPATH": f"{ROOT / 'src'}:{ROOT}"} | settings,
             stderr=stderr,
         )
     try:
-        address = _address(serving, log)
+        address = _wait_for_address(serving, log)
         yield Program(address, serving.pid, log.read_text())
     finally:
         serving.terminate()
         serving.wait(STOP_S)
 
 
-def _address(serving: "subprocess.Popen[bytes]", log: Path) -> str:
-    """What its banner says, once it does."""
+def _wait_for_address(serving: "subprocess.Popen[bytes]", log: Path) -> str:
+    """Wait for the banner or the ready event in the log, and return the address in it."""
     while serving.poll() is None:
         for line in log.read_text().splitlines():
             if line.startswith("headway serves "):
@@ -71,5 +73,5 @@ def _address(serving: "subprocess.Popen[bytes]", log: Path) -> str:
             if '"server_ready"' in line:
                 address: str = json.loads(line)["address"]
                 return address
-        time.sleep(LOOK_S)
+        time.sleep(POLL_S)
     raise AssertionError(log.read_text())

@@ -1,4 +1,4 @@
-"""A server that says what a test has written down, line by line, and notes what it was asked."""
+"""A server that sends scripted answers block by block and records the requests."""
 
 import asyncio
 import json
@@ -9,30 +9,30 @@ from typing import Final
 from urllib.parse import parse_qsl
 
 HANG: Final = "hang"
-"""Say nothing more, and keep the line open."""
+"""Send nothing more, and keep the connection open."""
 EPOCH: Final = 7
 
 
-def event(seq: int, kind: str = "told") -> str:
+def event(seq: int, kind: str = "noted") -> str:
     return f"id: {seq}\nevent: {kind}\ndata: {json.dumps({'seq': seq, 'type': kind})}\n\n"
 
 
 @dataclass(slots=True)
 class Script:
     snapshots: Sequence[int | str]
-    """The `seq` of each, in the order in which they are asked for, or HANG."""
+    """The `seq` of each snapshot, in the order of the requests, or HANG."""
     streams: Sequence[Sequence[str]]
-    """What each stream says; then its line is cut."""
+    """The blocks of each stream, after which its connection is closed."""
     status: int = 200
     has_epoch: bool = True
-    asked: list[str] = field(default_factory=list)
-    """`state`, or after which id a stream was asked for."""
+    requests: list[str] = field(default_factory=list)
+    """One entry per request: `state`, or the last event id of a stream request."""
     epochs: list[str] = field(default_factory=list)
-    """With which epoch a stream was asked for; an empty one: with none."""
+    """The epoch of each stream request; empty if the request has none."""
     silent: asyncio.Event = field(default_factory=asyncio.Event)
-    """It hangs now."""
+    """Set when the server hangs."""
     may_end: asyncio.Event | None = None
-    """Until then only the first part of a snapshot is told."""
+    """Until it is set, only the first half of a snapshot is sent."""
 
     def _snapshot(self, number: int) -> str:
         seq = self.snapshots[number]
@@ -43,17 +43,17 @@ class Script:
     async def answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         head = (await reader.readuntil(b"\r\n\r\n")).decode().lower()
         is_state = "/api/state" in head
-        count = self.asked.count("state")
+        count = self.requests.count("state")
         if is_state:
-            self.asked.append("state")
-            said = [self._snapshot(count)] if self.status == 200 else []
+            self.requests.append("state")
+            blocks = [self._snapshot(count)] if self.status == 200 else []
         else:
-            said = list(self.streams[len(self.asked) - count])
+            blocks = list(self.streams[len(self.requests) - count])
             query = head.partition("?")[2].partition(" ")[0]
             self.epochs.append(dict(parse_qsl(query)).get("epoch", ""))
-            self.asked.append(head.partition("last-event-id: ")[2].partition("\r\n")[0])
-        writer.write(f"HTTP/1.1 {self.status} said\r\nconnection: close\r\n\r\n".encode())
-        for block in said:
+            self.requests.append(head.partition("last-event-id: ")[2].partition("\r\n")[0])
+        writer.write(f"HTTP/1.1 {self.status} scripted\r\nconnection: close\r\n\r\n".encode())
+        for block in blocks:
             if block == HANG:
                 self.silent.set()
                 await reader.read()

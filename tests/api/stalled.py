@@ -1,4 +1,4 @@
-"""Clients of the stream that ask for it, and then read no more."""
+"""Stream clients that send a request and then stop reading."""
 
 import asyncio
 import socket
@@ -15,35 +15,35 @@ RECEIVE_BYTE_COUNT: Final = 4_096
 async def stalled_streams(
     address: str, count: int, *, after: int
 ) -> AsyncIterator[list[socket.socket]]:
-    lines = [await _stalled_stream(address, after) for _ in range(count)]
+    connections = [await _open_stalled_stream(address, after) for _ in range(count)]
     try:
-        yield lines
+        yield connections
     finally:
-        for line in lines:
-            line.close()
+        for connection in connections:
+            connection.close()
 
 
-async def _stalled_stream(address: str, after: int) -> socket.socket:
-    """One that has read the first line of the answer. The system keeps little for it."""
-    where = urlsplit(address)
-    assert where.hostname is not None
-    line = socket.socket()
-    line.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BYTE_COUNT)
-    line.setblocking(False)
+async def _open_stalled_stream(address: str, after: int) -> socket.socket:
+    """Open a stream and read its status line. Its receive buffer is small."""
+    parts = urlsplit(address)
+    assert parts.hostname is not None
+    connection = socket.socket()
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BYTE_COUNT)
+    connection.setblocking(False)
     loop = asyncio.get_running_loop()
-    await loop.sock_connect(line, (where.hostname, where.port))
-    asked = (
+    await loop.sock_connect(connection, (parts.hostname, parts.port))
+    request = (
         f"GET /api/events?after={after} HTTP/1.1\r\nHost: 127.0.0.1\r\n"
         "Accept: text/event-stream\r\n\r\n"
     )
-    await loop.sock_sendall(line, asked.encode())
-    assert b"200" in await loop.sock_recv(line, 15)
-    return line
+    await loop.sock_sendall(connection, request.encode())
+    assert b"200" in await loop.sock_recv(connection, 15)
+    return connection
 
 
-def unread_byte_count(line: socket.socket) -> int:
-    """What the system holds for it, on both of its ends."""
-    port = f"{line.getsockname()[1]:04X}"
+def unread_byte_count(connection: socket.socket) -> int:
+    """Return the bytes that the system buffers for the connection, at both ends."""
+    port = f"{connection.getsockname()[1]:04X}"
     count = 0
     for row in Path("/proc/net/tcp").read_text().splitlines()[1:]:
         _, local, remote, _, queues, *_ = row.split()

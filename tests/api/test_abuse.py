@@ -1,4 +1,4 @@
-"""Who misbehaves gets a 4xx or a closed connection, and nobody else notices (I16, I20)."""
+"""Abusive clients receive a 4xx or a closed connection, and no other client is affected."""
 
 import asyncio
 import json
@@ -14,9 +14,13 @@ import aiohttp
 import pytest
 
 from headway.api.http import body
-from headway.process import OPEN_FILE_COUNT_MAX, open_file_count_max, raise_open_file_limit
+from headway.process.dedicated import (
+    OPEN_FILE_COUNT_MAX,
+    open_file_count_max,
+    raise_open_file_limit,
+)
 from tests.api.client import LINE_BYTE_COUNT_MAX, Client
-from tests.api.program import Program, served_apart
+from tests.api.program import Program, served_in_subprocess
 from tests.api.stalled import stalled_streams, unread_byte_count
 
 pytestmark = pytest.mark.backend("sqlite")
@@ -27,10 +31,10 @@ BODY_COUNT = 20
 MIB = 1 << 20
 
 
-async def told(address: str, *parts: bytes) -> bytes:
-    """What the server answers to these bytes, until it closes or has said its first line."""
-    where = urlsplit(address)
-    reader, writer = await asyncio.open_connection(where.hostname, where.port)
+async def send_raw(address: str, *parts: bytes) -> bytes:
+    """Send these bytes, and return the first line of the answer or of what came before a close."""
+    address_parts = urlsplit(address)
+    reader, writer = await asyncio.open_connection(address_parts.hostname, address_parts.port)
     try:
         for part in parts:
             writer.write(part)
@@ -42,8 +46,8 @@ async def told(address: str, *parts: bytes) -> bytes:
         writer.close()
 
 
-def status_of(line: bytes) -> int | None:
-    """None: it closed the connection without a word."""
+def parse_status(line: bytes) -> int | None:
+    """Return None if the server closed the connection without an answer."""
     return int(line.split()[1]) if line else None
 
 
@@ -80,49 +84,47 @@ CHUNK = b"10000\r\n" + b" " * 0x10000 + b"\r\n"
         "two_hosts", "no_host", "long_header", "many_headers", "long_path", "nul", "tls", "garbage",
     ],
 )  # fmt: skip
-async def test_tricks_get_a_4xx_or_a_closed_connection(
+async def test_malformed_request_gets_a_4xx_or_a_closed_connection(
     client: Client, parts: tuple[bytes, ...]
 ) -> None:
-    status = status_of(await told(client.address, *parts))
+    status = parse_status(await send_raw(client.address, *parts))
     assert status is None or (400 <= status < 500 and status != 408), status
     assert (await client.get("/api/runs"))["runs"] == []
 
 
 @pytest.mark.proves("I20")
-async def test_a_body_that_does_not_come_is_not_waited_for(
+async def test_request_times_out_when_its_body_does_not_arrive(
     client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(body, "BODY_S_MAX", 0.2)
-    line = await told(client.address, request(HOST, JSON, "Content-Length: 1000"), b'{"job')
-    assert status_of(line) == 408
+    line = await send_raw(client.address, request(HOST, JSON, "Content-Length: 1000"), b'{"job')
+    assert parse_status(line) == 408
     assert (await client.get("/api/lanes")).status == 200
 
 
 ANSWERED = (200, 204, 307, 400, 405)
-"""Without the body: it is refused, or there is no such call, or a page is shown as it is."""
+"""Answers that do not need the body: a refusal, no such call, or an unchanged page."""
 
 
 @pytest.mark.proves("I20")
 @pytest.mark.parametrize("path", ["/api/session", "/healthz", "/readyz", "/ui/", "/"])
 @pytest.mark.parametrize("method", ["POST", "GET", "DELETE"])
-async def test_without_a_token_nobody_is_listened_to_for_long(
-    client: Client, method: str, path: str
-) -> None:
-    """Not even where a token is brought: of all but that the answer comes before the body does."""
+async def test_open_paths_do_not_read_large_bodies(client: Client, method: str, path: str) -> None:
+    """This holds also for a sign-in. Every other answer is sent before the body arrives."""
     is_sign_in = (method, path) == ("POST", "/api/session")
     for length in (*(() if is_sign_in else (2,)), 4_097, 1_000_000):
         first = f"{method} {path} HTTP/1.1"
         head = request(HOST, JSON, f"Content-Length: {length}", first=first)
-        status = status_of(await told(client.address, head))
+        status = parse_status(await send_raw(client.address, head))
         assert status == 413 if is_sign_in else status in ANSWERED
     head = request(HOST, JSON, "Transfer-Encoding: chunked", first=f"{method} {path} HTTP/1.1")
-    assert status_of(await told(client.address, head, CHUNK)) in (413, *ANSWERED)
+    assert parse_status(await send_raw(client.address, head, CHUNK)) in (413, *ANSWERED)
 
 
 @pytest.mark.proves("I20")
-async def test_what_is_open_takes_no_body_and_says_so(client: Client) -> None:
+async def test_open_paths_refuse_a_body_with_a_reason(client: Client) -> None:
     answer = await client.call("DELETE", "/api/session", {})
-    assert (answer.status, answer["detail"]) == (400, "no body is taken here")
+    assert (answer.status, answer["detail"]) == (400, "this call accepts no body")
     answer = await client.post("/api/session", {"token": "x" * 5_000})
     assert (answer.status, answer["detail"]) == (
         413,
@@ -131,50 +133,50 @@ async def test_what_is_open_takes_no_body_and_says_so(client: Client) -> None:
 
 
 @pytest.mark.proves("I15")
-async def test_to_look_at_something_takes_no_body(client: Client) -> None:
+async def test_get_with_a_body_is_refused(client: Client) -> None:
     answer = await client.call("GET", "/api/runs", {"status": "running"})
     assert (answer.status, answer["code"]) == (400, "bad_request")
 
 
 @pytest.mark.proves("I20")
-async def test_all_bodies_together_hold_so_much_and_no_more(
+async def test_memory_for_all_bodies_together_is_limited(
     client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(body, "HELD_BYTE_COUNT_MAX", 1_000)
-    where = urlsplit(client.address)
-    _, writer = await asyncio.open_connection(where.hostname, where.port)
+    address_parts = urlsplit(client.address)
+    _, writer = await asyncio.open_connection(address_parts.hostname, address_parts.port)
     writer.write(request(HOST, JSON, "Content-Length: 1000") + b" " * 900)
     large = {"job": "echo", "params": {"said": "x" * 200}}
     async with asyncio.timeout(30):
         while (answer := await client.post("/api/runs", large)).status == 201:
-            pass  # Until the other has arrived.
+            pass  # Until the other body has arrived.
         assert (answer.status, answer["code"]) == (503, "unavailable")
         assert answer.headers["retry-after"]
         assert (await client.post("/api/runs", {"job": "echo"})).status == 201
         writer.close()
         while (await client.post("/api/runs", large)).status == 503:
-            pass  # Until it is known to be gone.
+            pass  # Until the server has noticed the closed connection.
 
 
 @pytest.mark.proves("I20")
-async def test_what_was_answered_is_held_no_longer(
+async def test_memory_of_a_body_is_released_after_the_answer(
     client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whatever the answer, or if nobody waits for it."""
+    """The memory is released for every answer, also if the client has disconnected."""
     monkeypatch.setattr(body, "HELD_BYTE_COUNT_MAX", 1_000)
     monkeypatch.setattr(body, "BODY_S_MAX", 0.1)
-    said = {"params": {"said": "x" * 800}}
+    body_fields = {"params": {"said": "x" * 800}}
     for _ in range(3):
-        assert (await client.post("/api/runs", {"job": "echo", **said})).status == 201
-        assert (await client.post("/api/runs", {"job": 1, **said})).status == 422
-        assert (await client.post("/api/nope", said)).status == 404
+        assert (await client.post("/api/runs", {"job": "echo", **body_fields})).status == 201
+        assert (await client.post("/api/runs", {"job": 1, **body_fields})).status == 422
+        assert (await client.post("/api/nope", body_fields)).status == 404
         late = request(HOST, JSON, "Content-Length: 999"), b" " * 900
-        assert status_of(await told(client.address, *late)) == 408
+        assert parse_status(await send_raw(client.address, *late)) == 408
 
 
 @pytest.fixture
 def program(tmp_path: Path) -> Iterator[Program]:
-    with served_apart(tmp_path) as program:
+    with served_in_subprocess(tmp_path) as program:
         yield program
 
 
@@ -192,26 +194,28 @@ async def submit(session: aiohttp.ClientSession, **params: Any) -> None:
 @pytest.mark.proves("I20")
 @pytest.mark.slow
 @pytest.mark.parametrize("limit", ["-S 1024", "1024"], ids=["usual", "hard"])
-async def test_thousands_of_idle_connections_cost_little_and_keep_nobody_out(
+async def test_thousands_of_idle_connections_cost_little_and_block_no_client(
     tmp_path: Path, limit: str
 ) -> None:
-    """Also where a process may have a thousand open files at most. Each call comes anew."""
+    """Also if a process may have only 1,024 open files. Each call opens a new connection."""
     raise_open_file_limit()
     assert open_file_count_max() >= 2 * IDLE_COUNT
     within = ("sh", "-c", f'ulimit -n {limit} && exec "$@"', "sh")
-    with served_apart(tmp_path, within=within) as program:
+    with served_in_subprocess(tmp_path, within=within) as program:
         connector = aiohttp.TCPConnector(force_close=True)
         async with aiohttp.ClientSession(program.address, connector=connector) as session:
             await submit(session)
             before = program.resident_byte_count()
-            where = urlsplit(program.address)
+            address_parts = urlsplit(program.address)
             idle = []
-            for n in range(IDLE_COUNT):
-                idle.append(await asyncio.open_connection(where.hostname, where.port))
-                if n % 100 == 0:
-                    await submit(session, said=n)
-            for n in range(20):
-                await submit(session, said=n)
+            for number in range(IDLE_COUNT):
+                idle.append(
+                    await asyncio.open_connection(address_parts.hostname, address_parts.port)
+                )
+                if number % 100 == 0:
+                    await submit(session, said=number)
+            for number in range(20):
+                await submit(session, said=number)
             async with session.get("/readyz") as answer:
                 assert answer.status == 200
             assert program.resident_byte_count() - before < 100 * MIB
@@ -220,50 +224,54 @@ async def test_thousands_of_idle_connections_cost_little_and_keep_nobody_out(
 
 
 @pytest.mark.proves("I20")
-async def test_bodies_without_a_token_do_not_grow_the_server(tmp_path: Path) -> None:
-    """All but the last byte of many large ones, wherever everybody may call."""
+async def test_bodies_without_a_token_do_not_increase_server_memory(tmp_path: Path) -> None:
+    """Send all but the last byte of many large bodies to every path that needs no token."""
     heads = [
         request(HOST, JSON, f"Content-Length: {MIB}", first=f"POST {path} HTTP/1.1")
         for path in ("/api/session", "/healthz", "/ui/", "/api/runs")
     ]
-    with served_apart(tmp_path, HEADWAY_TOKEN="t0ken-of-sixteen") as program:
-        where = urlsplit(program.address)
-        assert status_of(await told(program.address, heads[0])) == 413
+    with served_in_subprocess(tmp_path, HEADWAY_TOKEN="t0ken-of-sixteen") as program:
+        address_parts = urlsplit(program.address)
+        assert parse_status(await send_raw(program.address, heads[0])) == 413
         before = program.resident_byte_count()
         async with AsyncExitStack() as stack:
             for head in heads * BODY_COUNT:
-                reader, writer = await asyncio.open_connection(where.hostname, where.port)
+                reader, writer = await asyncio.open_connection(
+                    address_parts.hostname, address_parts.port
+                )
                 stack.callback(writer.close)
                 with suppress(ConnectionError):
                     writer.write(head + b" " * (MIB - 1))
                     await writer.drain()
-                    assert status_of(await reader.readline()) in (413, 405, 401)
+                    assert parse_status(await reader.readline()) in (413, 405, 401)
             held = program.resident_byte_count() - before
         assert held < len(heads) * BODY_COUNT * MIB / 4
 
 
 @pytest.mark.proves("I20")
-@pytest.mark.skipif(sys.platform != "linux", reason="no other system shows another's limits")
-def test_a_server_takes_as_many_open_files_as_it_may(tmp_path: Path) -> None:
+@pytest.mark.skipif(
+    sys.platform != "linux", reason="only Linux shows the limits of another process"
+)
+def test_server_raises_its_open_file_limit_to_the_maximum(tmp_path: Path) -> None:
     within = ("sh", "-c", 'ulimit -S -n 1024 && exec "$@"', "sh")
-    with served_apart(tmp_path, within=within) as program:
+    with served_in_subprocess(tmp_path, within=within) as program:
         soft, hard = resource.prlimit(program.pid, resource.RLIMIT_NOFILE)
         assert soft == min(hard, OPEN_FILE_COUNT_MAX) > 1_024
 
 
 @pytest.mark.proves("I16")
 @pytest.mark.slow
-async def test_clients_that_stop_reading_cost_little_and_slow_nobody(
+async def test_clients_that_stop_reading_cost_little_and_slow_no_other_client(
     program: Program, session: aiohttp.ClientSession
 ) -> None:
-    await shout(session)  # What is held for all who watch is in the base.
+    await shout(session)  # Fill the buffer that all streams share before measuring.
     last = await _last_seq(session)
     base = program.resident_byte_count()
     async with stalled_streams(program.address, STALLED_COUNT, after=last) as stalled:
         shouting = asyncio.create_task(shout(session))
         byte_count, peak = await _read_all(program, session, last, shouting)
-        # They are blocked indeed: most of it the server could not even hand to the system.
-        assert all(0 < unread_byte_count(one) < byte_count / 2 for one in stalled)
+        # They are really blocked: the server could not pass most of it to the system.
+        assert all(0 < unread_byte_count(connection) < byte_count / 2 for connection in stalled)
     assert peak - base < STALLED_COUNT * 1.5 * MIB
 
 
@@ -273,7 +281,7 @@ async def _read_all(
     last: int,
     shouting: "asyncio.Task[None]",
 ) -> tuple[int, int]:
-    """Every event after `last`, each once; how many bytes, and the most that the server held."""
+    """Read every event after `last` once; return the byte count and the peak memory use."""
     seen, byte_count, peak, upto = last - 1, 0, 0, last
     headers = {"accept": "text/event-stream"}
     async with session.get(f"/api/events?after={last}", headers=headers) as answer:
@@ -290,7 +298,7 @@ async def _read_all(
 
 
 async def shout(session: aiohttp.ClientSession) -> None:
-    """Three runs at once, each with lines of 100 KB; and wait until they have ended."""
+    """Start three runs that log lines of 100 KB, and wait until they have ended."""
     body = {"job": "shout", "params": {"count": 120, "length": 100_000}}
     run_ids = []
     for _ in range(3):

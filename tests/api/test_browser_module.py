@@ -1,4 +1,4 @@
-"""`/events.js`: the snapshot, then every event once and in order, whatever the line does (I14)."""
+"""`/events.js`: the snapshot, then every event once and in order, through disconnects (I14)."""
 
 import asyncio
 import json
@@ -16,7 +16,7 @@ from tests.api.scripted import HANG, Script, event, scripted
 
 pytestmark = pytest.mark.backend("sqlite")
 
-# Whoever is asked to be patient for 45 s says so; a line to stdin says that they are over.
+# Each timer of 45 s is reported on stderr as "patience"; a line on stdin expires them.
 FOLLOW = """
 const [script, base, upto, filter, poison] = process.argv.slice(2);
 const { setTimeout: begin, clearTimeout: end } = globalThis;
@@ -35,34 +35,34 @@ globalThis.clearTimeout = (timer) => {
 };
 process.stdin.on("data", () => patient.forEach((then) => then()));
 const { follow } = await import(script);
-const told = [];
-const tell = (...words) => {
-  told.push(words);
-  console.error(words.join(" "));
+const output = [];
+const report = (...values) => {
+  output.push(values);
+  console.error(values.join(" "));
 };
 const following = follow({
   base,
   filter: JSON.parse(filter),
-  onSnapshot: (state) => tell("snapshot", state.seq),
+  onSnapshot: (state) => report("snapshot", state.seq),
   onEvent: (event) => {
-    tell("event", event.seq);
+    report("event", event.seq);
     if (event.seq === Number(poison)) throw new Error("it was too much");
     if (event.seq >= Number(upto)) following.stop();
   },
   onLive: (isLive, problem) => {
     if (isLive) console.error("live");
-    else if (problem?.status) tell("refused", problem.status);
+    else if (problem?.status) report("refused", problem.status);
   },
-  onFault: (fault) => tell("fault", fault.message),
+  onFault: (fault) => report("fault", fault.message),
 });
 await following.done;
-console.log(JSON.stringify(told));
+console.log(JSON.stringify(output));
 process.stdin.destroy();
 """
 SCRIPT = Path(__file__).parents[2] / "src/headway/api/static/events.js"
 
 
-async def started(
+async def start_module(
     folder: Path,
     address: str,
     *,
@@ -87,22 +87,22 @@ async def started(
     )
 
 
-async def says(process: asyncio.subprocess.Process, word: str, *, count: int = 1) -> None:
-    """Wait until it has, so often."""
+async def wait_for_line(process: asyncio.subprocess.Process, text: str, *, count: int = 1) -> None:
+    """Wait until the module has written this line `count` times."""
     assert process.stderr is not None
     async with asyncio.timeout(30):
         while count and (line := await process.stderr.readline()):
-            count -= line.decode().strip() == word
+            count -= line.decode().strip() == text
     assert count == 0
 
 
-def hush(process: asyncio.subprocess.Process) -> None:
-    """What its clocks would do if it heard nothing for 45 s."""
+def expire_timers(process: asyncio.subprocess.Process) -> None:
+    """Expire the timers of the module, as if it had received nothing for 45 s."""
     assert process.stdin is not None
     process.stdin.write(b"\n")
 
 
-async def told_by(process: asyncio.subprocess.Process) -> list[Any]:
+async def collect_output(process: asyncio.subprocess.Process) -> list[Any]:
     try:
         async with asyncio.timeout(30):
             out, err = await process.communicate()
@@ -111,13 +111,13 @@ async def told_by(process: asyncio.subprocess.Process) -> list[Any]:
             process.kill()
             await process.wait()
     assert process.returncode == 0, err.decode()
-    told: list[Any] = json.loads(out)
-    return told
+    output: list[Any] = json.loads(out)
+    return output
 
 
-async def told_of(folder: Path, script: Script, **wanted: Any) -> list[Any]:
+async def follow_script(folder: Path, script: Script, **options: Any) -> list[Any]:
     async with scripted(script) as address:
-        return await told_by(await started(folder, address, **wanted))
+        return await collect_output(await start_module(folder, address, **options))
 
 
 def snapshot(seq: int) -> list[Any]:
@@ -129,119 +129,123 @@ def events(*seqs: int) -> Sequence[list[Any]]:
 
 
 @pytest.mark.proves("I14")
-async def test_it_takes_the_snapshot_and_every_event_after_it(
+async def test_module_reads_the_snapshot_and_every_event_after_it(
     client: Client, tmp_path: Path
 ) -> None:
-    await client.ended(await client.submitted("echo"))
+    await client.wait_for_end(await client.submit("echo"))
     assert (await client.get("/events.js")).body == SCRIPT.read_text()
-    process = await started(tmp_path, client.address, upto=9)
-    await says(process, "live")
+    process = await start_module(tmp_path, client.address, upto=9)
+    await wait_for_line(process, "live")
     for _ in range(2):
-        await client.ended(await client.submitted("echo"))
-    assert await told_by(process) == [snapshot(3), *events(*range(4, 10))]
+        await client.wait_for_end(await client.submit("echo"))
+    assert await collect_output(process) == [snapshot(3), *events(*range(4, 10))]
 
 
 @pytest.mark.proves("I14")
-async def test_after_a_cut_it_goes_on_where_it_was_and_drops_what_it_knows(
+async def test_module_resumes_after_a_disconnect_and_drops_duplicate_events(
     tmp_path: Path,
 ) -> None:
     script = Script([3], [[event(4), event(5)], [event(5), event(4), event(6)]])
-    assert await told_of(tmp_path, script, upto=6) == [snapshot(3), *events(4, 5, 6)]
-    assert script.asked == ["state", "3", "5"]
+    assert await follow_script(tmp_path, script, upto=6) == [snapshot(3), *events(4, 5, 6)]
+    assert script.requests == ["state", "3", "5"]
 
 
 @pytest.mark.proves("I14")
-async def test_it_takes_the_snapshot_when_events_are_missing(tmp_path: Path) -> None:
+async def test_module_reads_the_snapshot_again_when_events_are_missing(tmp_path: Path) -> None:
     script = Script([3, 7, 9], [[event(4), event(6)], [event(9, "resync")], [event(10)]])
-    told = await told_of(tmp_path, script, upto=10)
-    assert told == [snapshot(3), *events(4), snapshot(7), snapshot(9), *events(10)]
-    assert script.asked == ["state", "3", "state", "7", "state", "9"]
+    output = await follow_script(tmp_path, script, upto=10)
+    assert output == [snapshot(3), *events(4), snapshot(7), snapshot(9), *events(10)]
+    assert script.requests == ["state", "3", "state", "7", "state", "9"]
 
 
 @pytest.mark.proves("I14")
-async def test_a_filtered_stream_may_skip_and_moves_on_without_a_word(tmp_path: Path) -> None:
+async def test_filtered_stream_may_skip_numbers_and_advances_with_pings(tmp_path: Path) -> None:
     script = Script([3], [[event(5), ": ping\nid: 8\n\n"], [event(11)]])
-    told = await told_of(tmp_path, script, upto=11, filter_={"key": "ann"})
-    assert told == [snapshot(3), *events(5, 11)]
-    assert script.asked == ["state", "3", "8"]
+    output = await follow_script(tmp_path, script, upto=11, filter_={"key": "ann"})
+    assert output == [snapshot(3), *events(5, 11)]
+    assert script.requests == ["state", "3", "8"]
 
 
 @pytest.mark.proves("R4.14")
-async def test_a_line_that_is_silent_is_left(tmp_path: Path) -> None:
+async def test_module_reconnects_when_the_stream_is_silent(tmp_path: Path) -> None:
     script = Script([3], [[event(4), HANG], [event(5)]])
     async with scripted(script) as address:
-        process = await started(tmp_path, address, upto=5)
-        await says(process, "event 4")
-        hush(process)
-        assert await told_by(process) == [snapshot(3), *events(4, 5)]
-    assert script.asked == ["state", "3", "4"]
+        process = await start_module(tmp_path, address, upto=5)
+        await wait_for_line(process, "event 4")
+        expire_timers(process)
+        assert await collect_output(process) == [snapshot(3), *events(4, 5)]
+    assert script.requests == ["state", "3", "4"]
 
 
 @pytest.mark.proves("R4.14")
-async def test_a_snapshot_that_does_not_come_is_asked_for_again(tmp_path: Path) -> None:
+async def test_module_requests_the_snapshot_again_after_a_timeout(tmp_path: Path) -> None:
     script = Script([HANG, 3], [[event(4)]])
     async with scripted(script) as address:
-        process = await started(tmp_path, address, upto=4)
+        process = await start_module(tmp_path, address, upto=4)
         async with asyncio.timeout(30):
             await script.silent.wait()
-        hush(process)
-        assert await told_by(process) == [snapshot(3), *events(4)]
-    assert script.asked == ["state", "state", "3"]
+        expire_timers(process)
+        assert await collect_output(process) == [snapshot(3), *events(4)]
+    assert script.requests == ["state", "state", "3"]
 
 
 @pytest.mark.proves("R4.14")
-async def test_each_part_of_a_great_snapshot_has_a_patience_of_its_own(
+async def test_each_part_of_a_large_snapshot_has_its_own_timeout(
     tmp_path: Path,
 ) -> None:
     may_end = asyncio.Event()
     async with scripted(Script([3], [[event(4)]], may_end=may_end)) as address:
-        process = await started(tmp_path, address, upto=4)
-        await says(process, "patience", count=3)  # For an answer, its first part, and the next.
+        process = await start_module(tmp_path, address, upto=4)
+        await wait_for_line(
+            process, "patience", count=3
+        )  # One for the answer, one for its first part, one for the next.
         may_end.set()
-        assert await told_by(process) == [snapshot(3), *events(4)]
+        assert await collect_output(process) == [snapshot(3), *events(4)]
 
 
 @pytest.mark.proves("I14")
-async def test_it_resumes_with_the_epoch_of_its_snapshot_as_far_as_it_is_told(
+async def test_module_resumes_with_the_epoch_of_its_snapshot_if_it_has_one(
     tmp_path: Path,
 ) -> None:
-    """By a server of another version it is not."""
-    for has_epoch, told in ((True, "7"), (False, "")):
+    """A server of another version may send no epoch."""
+    for has_epoch, output in ((True, "7"), (False, "")):
         script = Script([3], [[event(4)], [event(5)]], has_epoch=has_epoch)
-        assert await told_of(tmp_path, script, upto=5) == [snapshot(3), *events(4, 5)]
-        assert script.epochs == [told, told]
+        assert await follow_script(tmp_path, script, upto=5) == [snapshot(3), *events(4, 5)]
+        assert script.epochs == [output, output]
 
 
 @pytest.mark.proves("I14")
 async def test_module_resumes_with_the_whole_id_of_the_last_event(tmp_path: Path) -> None:
-    """By its mark the server detects whether a backup was restored since."""
+    """The server compares the mark in the id to detect that a backup was restored."""
     marked = event(4).replace("id: 4", "id: 4-64752ea0c1b07")
     script = Script([3], [[marked], [event(5)]])
-    assert await told_of(tmp_path, script, upto=5) == [snapshot(3), *events(4, 5)]
-    assert script.asked == ["state", "3", "4-64752ea0c1b07"]
+    assert await follow_script(tmp_path, script, upto=5) == [snapshot(3), *events(4, 5)]
+    assert script.requests == ["state", "3", "4-64752ea0c1b07"]
 
 
 @pytest.mark.proves("I14")
-async def test_what_a_handler_throws_is_told_and_the_snapshot_follows(tmp_path: Path) -> None:
+async def test_error_of_a_handler_is_reported_and_the_snapshot_is_read_again(
+    tmp_path: Path,
+) -> None:
     script = Script([3, 6], [[event(4), event(5), event(6)], [event(7)]])
-    told = await told_of(tmp_path, script, upto=7, poison=5)
-    assert told == [
+    output = await follow_script(tmp_path, script, upto=7, poison=5)
+    assert output == [
         snapshot(3), *events(4, 5), ["fault", "it was too much"], snapshot(6), *events(7),
     ]  # fmt: skip
 
 
 @pytest.mark.proves("S1")
 @pytest.mark.parametrize("status", [401, 403])
-async def test_a_token_that_is_refused_is_told_and_not_tried_again(
-    tmp_path: Path, status: int
-) -> None:
+async def test_refused_token_is_reported_and_not_retried(tmp_path: Path, status: int) -> None:
     script = Script([], [], status=status)
-    assert await told_of(tmp_path, script, upto=1) == [["refused", status]]
-    assert script.asked == ["state"]
+    assert await follow_script(tmp_path, script, upto=1) == [["refused", status]]
+    assert script.requests == ["state"]
 
 
 @pytest.mark.proves("S1")
-async def test_a_real_server_refuses_who_has_no_token(url: str, tmp_path: Path) -> None:
+async def test_real_server_refuses_a_module_without_a_token(url: str, tmp_path: Path) -> None:
     access = Access((Token("t0ken-of-sixteen", Scope.READ),))
     async with served(url, access=access) as client:
-        assert await told_by(await started(tmp_path, client.address, upto=1)) == [["refused", 401]]
+        assert await collect_output(await start_module(tmp_path, client.address, upto=1)) == [
+            ["refused", 401]
+        ]

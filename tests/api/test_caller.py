@@ -1,4 +1,4 @@
-"""Who did it is kept with what was done: the kind of token, and never the token (S4)."""
+"""Changes are recorded with the kind and name of the token, never with the token itself (S4)."""
 
 import json
 
@@ -13,12 +13,12 @@ SECRET = "an-operators-own-token"
 
 
 @pytest.mark.proves("S4")
-async def test_a_run_knows_by_what_kind_of_token_it_was_ended(url: str) -> None:
+async def test_canceled_run_records_the_kind_of_token_that_ended_it(url: str) -> None:
     access = Access([Token(SECRET, Scope.OPERATE)])
     async with served(url, access=access) as client:
         token = {"authorization": f"Bearer {SECRET}"}
         session = {"cookie": f"{access.cookie_name}={access.create_session('operate')}"}
-        for headers, by in (
+        for headers, actor in (
             (token, "token:operate"),
             (session, "session:operate"),
             ({**session, **token}, "token:operate"),
@@ -26,14 +26,14 @@ async def test_a_run_knows_by_what_kind_of_token_it_was_ended(url: str) -> None:
         ):
             run = await client.post("/api/runs", {"job": "stay"}, **headers)
             ended = await client.post(f"/api/runs/{run['id']}/cancel", {}, **headers)
-            assert ended["run"]["cancel"]["by"] == by
+            assert ended["run"]["cancel"]["by"] == actor
         events = await client.get("/api/events?after=0", **token)
         assert SECRET not in json.dumps(events.body)
 
 
 @pytest.mark.proves("S4")
-async def test_tokens_that_have_names_are_told_apart(url: str) -> None:
-    """Also once they were given for a session. The names say nothing of what may be done."""
+async def test_named_tokens_are_distinguished(url: str) -> None:
+    """Also in a session that the token opened. The name of a token does not affect its scope."""
     access = Access(
         [
             Token(SECRET, Scope.OPERATE),
@@ -43,20 +43,20 @@ async def test_tokens_that_have_names_are_told_apart(url: str) -> None:
     )
     async with served(url, access=access) as client:
         signed = await client.post("/api/session", {"token": "the-token-of-ann"})
-        for headers, by in (
+        for headers, actor in (
             ({"authorization": f"Bearer {SECRET}"}, "token:operate"),
             ({"authorization": "Bearer the-token-of-ann"}, "token:operate:ann"),
             ({"cookie": signed.headers["set-cookie"].partition(";")[0]}, "session:operate:ann"),
         ):
             run = await client.post("/api/runs", {"job": "stay"}, **headers)
             ended = await client.post(f"/api/runs/{run['id']}/cancel", {}, **headers)
-            assert ended["run"]["cancel"]["by"] == by
-        theirs = {"authorization": "Bearer the-token-of-bob"}
-        assert (await client.post("/api/runs", {"job": "stay"}, **theirs)).status == 403
+            assert ended["run"]["cancel"]["by"] == actor
+        read_only = {"authorization": "Bearer the-token-of-bob"}
+        assert (await client.post("/api/runs", {"job": "stay"}, **read_only)).status == 403
 
 
 @pytest.mark.proves("S4")
-async def test_whoever_changes_something_is_named_in_its_event(url: str) -> None:
+async def test_event_of_a_change_names_its_actor(url: str) -> None:
     access = Access([Token(SECRET, Scope.OPERATE)])
     flow = {"start": "a", "nodes": {"a": {"kind": "choice"}}}
     async with served(url, access=access, has_schedule=True) as client:
@@ -73,21 +73,23 @@ async def test_whoever_changes_something_is_named_in_its_event(url: str) -> None
             answer = await client.call(method, path, body, **token)
             assert answer.status < 300, (path, answer.body)
         events = (await client.get("/api/events?after=0", **token)).body["events"]
-        told = [(one["type"], one["payload"]["by"]) for one in events if "by" in one["payload"]]
-    by = "token:operate"
-    assert told == [
-        ("lane_changed", by),
-        ("key_changed", by),
-        ("key_changed", by),
-        ("flow_changed", by),
-        ("flow_changed", by),
-        ("schedule_paused", by),
-        ("schedule_resumed", by),
+        actors = [
+            (event["type"], event["payload"]["by"]) for event in events if "by" in event["payload"]
+        ]
+    actor = "token:operate"
+    assert actors == [
+        ("lane_changed", actor),
+        ("key_changed", actor),
+        ("key_changed", actor),
+        ("flow_changed", actor),
+        ("flow_changed", actor),
+        ("schedule_paused", actor),
+        ("schedule_resumed", actor),
     ]
 
 
-async def test_where_everybody_may_do_everything_nobody_is_named(url: str) -> None:
+async def test_no_actor_is_recorded_without_tokens(url: str) -> None:
     async with served(url) as client:
-        run_id = await client.submitted("stay")
+        run_id = await client.submit("stay")
         ended = await client.post(f"/api/runs/{run_id}/cancel", {}, authorization="Bearer x")
         assert ended["run"]["cancel"]["by"] == ""

@@ -1,4 +1,4 @@
-"""Who says nothing, says it slowly, or does not read, is cut off; others find a place (I20)."""
+"""Connections that are idle, send slowly or do not read are closed, and others accepted (I20)."""
 
 import asyncio
 import json
@@ -19,32 +19,32 @@ pytestmark = pytest.mark.backend("sqlite")
 
 TOKEN = "operate-operate-operate"
 ACCESS = Access([Token(TOKEN, Scope.OPERATE)])
-PLACE_COUNT = 20
-# A server in this process may take for its own what would end a test that takes too long.
+CONNECTION_COUNT = 20
+# A server in this process may catch the exception that ends a test after its timeout.
 BOUND_S = 20.0
 BEGINNING = b"GET /api/lanes HTTP/1.1\r\nHost: localhost\r\n"
-KNOWN = BEGINNING + f"Authorization: Bearer {TOKEN}\r\n\r\n".encode()
-Opened = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+AUTHENTICATED = BEGINNING + f"Authorization: Bearer {TOKEN}\r\n\r\n".encode()
+Connection = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
 @asynccontextmanager
-async def opened(client: Client) -> AsyncIterator[Callable[[], Awaitable[Opened]]]:
-    """Makes new connections to the server, and closes them in the end."""
-    where = urlsplit(client.address)
+async def connection_opener(client: Client) -> AsyncIterator[Callable[[], Awaitable[Connection]]]:
+    """Yield a function that opens connections to the server. All are closed on exit."""
+    address_parts = urlsplit(client.address)
     writers = []
 
-    async def open_one() -> Opened:
-        reader, writer = await asyncio.open_connection(where.hostname, where.port)
+    async def connect() -> Connection:
+        reader, writer = await asyncio.open_connection(address_parts.hostname, address_parts.port)
         writers.append(writer)
         return reader, writer
 
-    yield open_one
+    yield connect
     for writer in writers:
         writer.close()
 
 
-async def ended(reader: asyncio.StreamReader) -> bytes:
-    """What the server says until it closes the connection."""
+async def read_until_closed(reader: asyncio.StreamReader) -> bytes:
+    """Return the bytes that the server sends until it closes the connection."""
     try:
         async with asyncio.timeout(BOUND_S):
             return await reader.read()
@@ -53,43 +53,45 @@ async def ended(reader: asyncio.StreamReader) -> bytes:
 
 
 @pytest.fixture
-def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+def short_timeouts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connection, "HEAD_S_MAX", 0.2)
     monkeypatch.setattr(connection, "STALL_S_MAX", 0.2)
 
 
 @pytest.fixture
-def few_places(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(server, "open_file_count_max", lambda: 2 * PLACE_COUNT)
+def few_connections(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server, "open_file_count_max", lambda: 2 * CONNECTION_COUNT)
 
 
 @pytest.mark.proves("I20")
-@pytest.mark.usefixtures("impatient")
-@pytest.mark.parametrize("said", [b"", b"G", BEGINNING], ids=["nothing", "a letter", "half"])
-async def test_a_request_that_does_not_come_is_not_waited_for(client: Client, said: bytes) -> None:
-    async with opened(client) as open_one:
-        reader, writer = await open_one()
-        writer.write(said)
-        assert await ended(reader) == b""
+@pytest.mark.usefixtures("short_timeouts")
+@pytest.mark.parametrize("sent", [b"", b"G", BEGINNING], ids=["nothing", "a letter", "half"])
+async def test_connection_without_a_complete_request_is_closed(client: Client, sent: bytes) -> None:
+    async with connection_opener(client) as connect:
+        reader, writer = await connect()
+        writer.write(sent)
+        assert await read_until_closed(reader) == b""
 
 
 @pytest.mark.proves("I20")
-@pytest.mark.usefixtures("impatient")
+@pytest.mark.usefixtures("short_timeouts")
 @pytest.mark.parametrize(
-    "begun",
+    "beginning",
     [
         BEGINNING,
-        KNOWN + BEGINNING,
+        AUTHENTICATED + BEGINNING,
         b"POST /api/runs HTTP/1.1\r\nHost: evil.example\r\nContent-Length: 900000\r\n\r\n",
     ],
-    ids=["headers", "second headers", "a body that nobody wants"],
+    ids=["headers", "second headers", "a refused body"],
 )
-async def test_nor_one_that_comes_a_letter_at_a_time(client: Client, begun: bytes) -> None:
-    """Each letter comes sooner than the limit, and the end never."""
-    async with opened(client) as open_one:
-        reader, writer = await open_one()
-        writer.write(begun)
-        reading = asyncio.create_task(ended(reader))
+async def test_connection_that_sends_byte_by_byte_is_closed(
+    client: Client, beginning: bytes
+) -> None:
+    """Each byte arrives within the limit, but the request never ends."""
+    async with connection_opener(client) as connect:
+        reader, writer = await connect()
+        writer.write(beginning)
+        reading = asyncio.create_task(read_until_closed(reader))
         async with asyncio.timeout(BOUND_S):
             while not reading.done():
                 writer.write(b"x")
@@ -98,21 +100,21 @@ async def test_nor_one_that_comes_a_letter_at_a_time(client: Client, begun: byte
 
 
 @pytest.mark.proves("I20")
-@pytest.mark.usefixtures("impatient")
-async def test_an_answer_does_not_wait_for_ever_for_who_does_not_read(client: Client) -> None:
-    where = urlsplit(client.address)
-    wanted = b"GET /openapi.json HTTP/1.1\r\nHost: localhost\r\n\r\n" * 200
+@pytest.mark.usefixtures("short_timeouts")
+async def test_connection_that_does_not_read_its_answers_is_closed(client: Client) -> None:
+    address_parts = urlsplit(client.address)
+    requests = b"GET /openapi.json HTTP/1.1\r\nHost: localhost\r\n\r\n" * 200
     with socket.socket() as unread:
         unread.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
-        unread.connect((where.hostname, where.port))
+        unread.connect((address_parts.hostname, address_parts.port))
         unread.setblocking(False)
-        unread.sendall(wanted)
+        unread.sendall(requests)
         async with asyncio.timeout(BOUND_S):
-            while not is_cut(unread):
+            while not is_closed(unread):
                 await client.get("/healthz")
 
 
-def is_cut(connected: socket.socket) -> bool:
+def is_closed(connected: socket.socket) -> bool:
     try:
         connected.send(b"\r\n")
     except ConnectionError:
@@ -121,94 +123,96 @@ def is_cut(connected: socket.socket) -> bool:
 
 
 @pytest.mark.proves("I16")
-@pytest.mark.usefixtures("impatient")
-async def test_a_stream_without_news_is_not_taken_for_silence(client: Client) -> None:
-    async with client.streamed("/api/events") as events:
-        async with opened(client) as open_one:
-            reader, _ = await open_one()
-            assert await ended(reader) == b""  # So the limit is over.
-        run_id = await client.submitted("echo")
+@pytest.mark.usefixtures("short_timeouts")
+async def test_stream_without_events_is_not_closed_as_idle(client: Client) -> None:
+    async with client.open_stream("/api/events") as events:
+        async with connection_opener(client) as connect:
+            reader, _ = await connect()
+            assert await read_until_closed(reader) == b""  # The limit has passed.
+        run_id = await client.submit("echo")
         assert (await anext(events)).data["run_id"] == run_id
 
 
 @pytest.mark.proves("I20")
-@pytest.mark.usefixtures("few_places")
-async def test_who_has_not_said_who_it_is_gives_way(url: str) -> None:
-    """The oldest of them, and not one that is known: that one is still there, and served."""
-    async with served(url, access=ACCESS) as client, opened(client) as open_one:
-        known_reader, known_writer = await open_one()
-        known_writer.write(KNOWN)
-        await known_reader.readuntil(b"\r\n\r\n")
-        strangers = [await open_one() for _ in range(2 * PLACE_COUNT)]
-        said = {"authorization": f"Bearer {TOKEN}"}
-        assert (await client.get("/api/lanes", **said)).status == 200
-        assert await ended(strangers[0][0]) == b""
-        known_writer.write(KNOWN)
-        assert b"HTTP/1.1 200" in await known_reader.readuntil(b"HTTP/1.1 200")
-        reader, writer = strangers[-1]
-        writer.write(KNOWN)
+@pytest.mark.usefixtures("few_connections")
+async def test_oldest_unauthenticated_connection_is_closed_when_there_are_too_many(
+    url: str,
+) -> None:
+    """The oldest is closed. An authenticated connection stays open and is served."""
+    async with served(url, access=ACCESS) as client, connection_opener(client) as connect:
+        authenticated_reader, authenticated_writer = await connect()
+        authenticated_writer.write(AUTHENTICATED)
+        await authenticated_reader.readuntil(b"\r\n\r\n")
+        unauthenticated = [await connect() for _ in range(2 * CONNECTION_COUNT)]
+        headers = {"authorization": f"Bearer {TOKEN}"}
+        assert (await client.get("/api/lanes", **headers)).status == 200
+        assert await read_until_closed(unauthenticated[0][0]) == b""
+        authenticated_writer.write(AUTHENTICATED)
+        assert b"HTTP/1.1 200" in await authenticated_reader.readuntil(b"HTTP/1.1 200")
+        reader, writer = unauthenticated[-1]
+        writer.write(AUTHENTICATED)
         assert (await reader.readline()).startswith(b"HTTP/1.1 200")
 
 
 @pytest.mark.proves("I20")
-@pytest.mark.usefixtures("few_places")
-async def test_who_brings_a_body_slowly_gives_way_too(url: str) -> None:
-    """Anybody may call `/api/session`, and take a while over it."""
-    begun = (
+@pytest.mark.usefixtures("few_connections")
+async def test_connection_with_a_slow_sign_in_is_closed_when_there_are_too_many(url: str) -> None:
+    """`/api/session` needs no token, so a client can send its body slowly."""
+    beginning = (
         b"POST /api/session HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
         b"Content-Length: 1000\r\n\r\n{"
     )
-    async with served(url, access=ACCESS) as client, opened(client) as open_one:
-        slow = [await open_one() for _ in range(2 * PLACE_COUNT)]
+    async with served(url, access=ACCESS) as client, connection_opener(client) as connect:
+        slow = [await connect() for _ in range(2 * CONNECTION_COUNT)]
         for _, writer in slow:
-            writer.write(begun)
-        said = {"authorization": f"Bearer {TOKEN}"}
-        assert (await client.get("/api/lanes", **said)).status == 200
-        assert await ended(slow[0][0]) == b""
+            writer.write(beginning)
+        headers = {"authorization": f"Bearer {TOKEN}"}
+        assert (await client.get("/api/lanes", **headers)).status == 200
+        assert await read_until_closed(slow[0][0]) == b""
 
 
 @pytest.mark.proves("I20")
-@pytest.mark.usefixtures("few_places")
-async def test_when_all_places_are_in_use_the_next_is_told_so(url: str) -> None:
-    async with served(url, access=ACCESS) as client, opened(client) as open_one:
-        said = {"authorization": f"Bearer {TOKEN}"}
+@pytest.mark.usefixtures("few_connections")
+async def test_connection_beyond_the_limit_gets_a_503(url: str) -> None:
+    async with served(url, access=ACCESS) as client, connection_opener(client) as connect:
+        headers = {"authorization": f"Bearer {TOKEN}"}
         async with AsyncExitStack() as streams:
-            for _ in range(PLACE_COUNT):
-                await streams.enter_async_context(client.streamed("/api/events", **said))
-            reader, _ = await open_one()
-            told = await ended(reader)
-            assert told.startswith(b"HTTP/1.1 503 ")
-            assert b"\r\nretry-after: 1\r\n" in told
-            assert b'"code": "unavailable"' in told
+            for _ in range(CONNECTION_COUNT):
+                await streams.enter_async_context(client.open_stream("/api/events", **headers))
+            reader, _ = await connect()
+            answer = await read_until_closed(reader)
+            assert answer.startswith(b"HTTP/1.1 503 ")
+            assert b"\r\nretry-after: 1\r\n" in answer
+            assert b'"code": "unavailable"' in answer
         async with asyncio.timeout(BOUND_S):
-            while (await called(open_one)) != 200:
-                pass  # Until the server has seen them go.
+            while (await fetch_status(connect)) != 200:
+                pass  # Until the server has noticed that they are closed.
 
 
-async def called(open_one: Callable[[], Awaitable[Opened]]) -> int:
-    reader, writer = await open_one()
-    writer.write(KNOWN)
+async def fetch_status(connect: Callable[[], Awaitable[Connection]]) -> int:
+    reader, writer = await connect()
+    writer.write(AUTHENTICATED)
     return int((await reader.readline()).split()[1])
 
 
 @pytest.mark.proves("S6")
 @pytest.mark.parametrize(
-    ("said", "status", "code"),
+    ("sent", "status", "code"),
     [
         (b"GARBAGE\r\n\r\n", 400, "bad_request"),
         (BEGINNING + b"X: a\x00b\r\n\r\n", 400, "bad_request"),
-        (KNOWN[:-2] + b"Transfer-Encoding: chunked\r\n\r\nzz\r\n", 400, "bad_request"),
+        (AUTHENTICATED[:-2] + b"Transfer-Encoding: chunked\r\n\r\nzz\r\n", 400, "bad_request"),
         (b"GET /api/keys?cursor=" + b"a" * (70 << 10), 431, "headers_too_large"),
     ],
 )
-async def test_what_cannot_be_read_is_told_as_a_problem(
-    url: str, said: bytes, status: int, code: str
+async def test_unreadable_request_is_answered_with_a_problem_document(
+    url: str, sent: bytes, status: int, code: str
 ) -> None:
-    async with served(url, access=ACCESS) as client, opened(client) as open_one:
-        reader, writer = await open_one()
-        writer.write(said)
+    async with served(url, access=ACCESS) as client, connection_opener(client) as connect:
+        reader, writer = await connect()
+        writer.write(sent)
         await writer.drain()
-        head, _, body = (await ended(reader)).partition(b"\r\n\r\n")
+        head, _, body = (await read_until_closed(reader)).partition(b"\r\n\r\n")
         assert f"HTTP/1.1 {status} ".encode() in head
         assert b"content-type: application/problem+json" in head.lower()
         assert (json.loads(body)["status"], json.loads(body)["code"]) == (status, code)

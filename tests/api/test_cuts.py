@@ -1,4 +1,4 @@
-"""Cut anywhere, restarted, killed, pruned: every event once and in order, or one resync."""
+"""Through cuts, restarts, kills and pruning, events arrive once and in order, or as a resync."""
 
 from pathlib import Path
 
@@ -14,6 +14,6 @@ async def test_fifty_cuts_kills_and_retention_lose_and_repeat_nothing(
     url: str, tmp_path: Path
 ) -> None:
     seen = await cut(url, tmp_path, cut_count=50, seed=11)
-    assert seen.faults == []
+    assert seen.errors == []
     assert (seen.cut_count, seen.event_count > 50) == (50, True)
     assert (seen.resync_count > 0, seen.kill_count > 1) == (True, True)

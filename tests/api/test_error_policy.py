@@ -33,7 +33,7 @@ async def worker(client: Client) -> AsyncIterator[Worker]:
         yield worker
 
 
-async def over(client: Client, definition: Any, params: Any) -> Any:
+async def run_to_end(client: Client, definition: Any, params: Any) -> Any:
     """Publish a flow through `/api`, and return its task when it has ended."""
     made = await client.call("PUT", "/api/flows/own", definition)
     assert made.status in (200, 201), made.body
@@ -52,18 +52,18 @@ async def over(client: Client, definition: Any, params: Any) -> Any:
     ],
     ids=["branch", "parallel-agg", "subflow-demo"],
 )
-async def test_the_golden_flows_that_succeed_do_so_through_api_as_well(
+async def test_golden_flows_also_succeed_when_published_through_the_api(
     client: Client, worker: Worker, definition: Any, params: Any, shared: Any
 ) -> None:
-    task = await over(client, definition, params)
+    task = await run_to_end(client, definition, params)
     assert (task["status"], task["shared"]) == ("succeeded", shared)
 
 
 @pytest.mark.proves("R5.14")
-async def test_the_golden_flow_with_a_failed_branch_fails_through_api(
+async def test_golden_flow_with_a_failed_branch_fails_when_published_through_the_api(
     client: Client, worker: Worker
 ) -> None:
-    task = await over(client, {**FAIL_FAST, **NOT_WAITING}, {"val": 2})
+    task = await run_to_end(client, {**FAIL_FAST, **NOT_WAITING}, {"val": 2})
     assert (task["status"], task["node"], task["shared"]) == ("failed", "p", {"agg": [4]})
     assert task["error"]["message"] == "node 'p' failed: no worker"
     by_wire = await ended(client, await started(client, FAIL_FAST, {"val": 2}))
@@ -71,10 +71,10 @@ async def test_the_golden_flow_with_a_failed_branch_fails_through_api(
 
 
 @pytest.mark.proves("R5.14")
-async def test_a_failed_step_is_not_followed_by_the_next_one_unless_the_root_paths_published_it(
+async def test_failed_step_ends_the_task_unless_the_root_paths_published_the_flow(
     client: Client, worker: Worker
 ) -> None:
-    task = await over(client, SHIPPING, {})
+    task = await run_to_end(client, SHIPPING, {})
     assert (task["status"], task["node"], task["shared"]) == ("failed", "credit", {})
     assert task["error"]["node"] == "credit"
     by_wire = await ended(client, await started(client, SHIPPING, {}))
@@ -85,7 +85,7 @@ async def test_a_failed_step_is_not_followed_by_the_next_one_unless_the_root_pat
 
 
 @pytest.mark.proves("R5.14")
-async def test_each_door_stores_its_policy_with_the_definition(client: Client) -> None:
+async def test_each_api_stores_its_policy_with_the_definition(client: Client) -> None:
     await client.call("PUT", "/api/flows/own", SHIPPING)
     await published(client, SHIPPING, "theirs")
     policies = {}
@@ -94,30 +94,28 @@ async def test_each_door_stores_its_policy_with_the_definition(client: Client) -
         policies[flow["name"]] = shown["definition"]["error_policy"]
     assert sorted(policies.values()) == ["fail", "follow_default"]
     assert policies["own"] == "fail"
-    named = SHIPPING | {"error_policy": "fail"}
-    flow_id = await published(client, named, "named")
+    with_policy = SHIPPING | {"error_policy": "fail"}
+    flow_id = await published(client, with_policy, "named")
     saved = await client.hw.flows.get_by_id(flow_id)
     assert (await client.get(f"/api/flows/{saved.name}"))["definition"]["error_policy"] == "fail"
 
 
 @pytest.mark.proves("R5.14")
-async def test_a_strict_check_refuses_what_is_only_suspicious(
-    client: Client, worker: Worker
-) -> None:
+async def test_strict_check_refuses_warnings(client: Client, worker: Worker) -> None:
     lenient = SHIPPING | {"error_policy": "follow_default"}
     checked = await client.post("/api/flow-check", lenient)
-    assert [one["place"] for one in checked["warnings"]] == ["nodes.credit"]
+    assert [warning["place"] for warning in checked["warnings"]] == ["nodes.credit"]
     for method, path in (("PUT", "/api/flows/own"), ("POST", "/api/flow-check")):
         refused = await client.call(method, f"{path}?strict=true", lenient)
         assert (refused.status, refused["code"]) == (422, "invalid_flow")
-        assert [one["place"] for one in refused["faults"]] == ["nodes.credit"]
+        assert [warning["place"] for warning in refused["faults"]] == ["nodes.credit"]
     assert (await client.get("/api/flows"))["flows"] == []
     made = await client.call("PUT", "/api/flows/own?strict=true", SHIPPING)
     assert (made.status, made["warnings"]) == (201, [])
 
 
 @pytest.mark.proves("R5.14")
-async def test_a_task_that_waits_for_a_worker_shows_which_and_until_when(client: Client) -> None:
+async def test_task_that_waits_for_a_worker_shows_the_service_and_deadline(client: Client) -> None:
     await client.call("PUT", "/api/flows/own", SHIPPING)
     task_id = (await client.post("/api/flows/own/tasks", {}))["id"]
     while (task := await client.get(f"/api/tasks/{task_id}"))["waits_for"] != "worker":  # noqa: ASYNC110
@@ -131,4 +129,4 @@ async def test_a_task_that_waits_for_a_worker_shows_which_and_until_when(client:
         awaited["until"],
     )
     listed = (await client.get("/api/tasks?waits_for=worker"))["tasks"]
-    assert [one["id"] for one in listed] == [task_id]
+    assert [row["id"] for row in listed] == [task_id]

@@ -1,4 +1,4 @@
-"""The stream: in order, without gaps, resumed where it was cut, or one resync (I13, I14)."""
+"""The event stream: in order, without gaps, resumed after a disconnect, or a resync (I13, I14)."""
 
 import asyncio
 import json
@@ -20,24 +20,24 @@ from headway.core.run.events import Event
 from headway.ports.event_reader import EventSlice
 from headway.services.upkeep import event_feed
 from headway.services.upkeep.event_feed import EventFeed, FeedEntry, FeedPage
-from tests.api.client import Client, seq_of
+from tests.api.client import Client, parse_seq
 from tests.api.conftest import fail_over, served
 
 pytestmark = pytest.mark.backend("sqlite")
 
 
 @pytest.mark.proves("I13", "I14")
-async def test_a_client_that_is_cut_again_and_again_sees_every_event_once_in_order(
+async def test_client_with_many_disconnects_receives_every_event_once_in_order(
     client: Client,
 ) -> None:
     for n in range(40):
-        await client.submitted("echo", key=str(n))
+        await client.submit("echo", key=str(n))
     seen: list[int] = []
     dice = random.Random(7)
-    while not seen or seen[-1] < 120:  # Queued, running, done: three for each run.
+    while not seen or seen[-1] < 120:  # Three events per run: queued, running, done.
         last = str(seen[-1] if seen else 0)
         left = dice.randint(1, 6)
-        async with client.streamed("/api/events", last_event_id=last) as events:
+        async with client.open_stream("/api/events", last_event_id=last) as events:
             async for event in events:
                 seen.append(event.seq)
                 assert event.data["seq"] == seen[-1]
@@ -48,47 +48,47 @@ async def test_a_client_that_is_cut_again_and_again_sees_every_event_once_in_ord
 
 
 @pytest.mark.proves("I14")
-async def test_a_restarted_server_goes_on_where_the_client_was(url: str) -> None:
+async def test_stream_resumes_on_a_restarted_server(url: str) -> None:
     async with served(url) as client:
-        run_id = await client.submitted("echo", key="ann")
-        await client.ended(run_id)
-        async with client.streamed("/api/events?after=0") as events:
+        run_id = await client.submit("echo", key="ann")
+        await client.wait_for_end(run_id)
+        async with client.open_stream("/api/events?after=0") as events:
             first = [await anext(events) for _ in range(2)]
     async with (
         served(url) as client,
-        client.streamed("/api/events", last_event_id=str(first[-1].id)) as events,
+        client.open_stream("/api/events", last_event_id=str(first[-1].id)) as events,
     ):
         event = await anext(events)
         assert (event.seq, event.data["state"]) == (3, "Done")
-        await client.submitted("echo", key="ann")
+        await client.submit("echo", key="ann")
         assert (await anext(events)).seq == 4
 
 
 @pytest.mark.proves("I14")
-async def test_who_asks_for_what_was_pruned_is_told_to_take_the_snapshot(url: str) -> None:
+async def test_client_that_asks_for_pruned_events_receives_resync(url: str) -> None:
     async with served(url) as client:
         for n in range(3):
-            await client.ended(await client.submitted("echo", key=str(n)))
+            await client.wait_for_end(await client.submit("echo", key=str(n)))
         await client.hw.store.apply(PruneEvents(up_to_seq=5))
-    async with served(url) as client:  # One that does not remember them.
+    async with served(url) as client:  # A new server, which has none of them in memory.
         page = await client.get("/api/events?after=2")
         assert (page["events"], page["resync"], page["upto_seq"]) == ([], True, 9)
-        async with client.streamed("/api/events?after=2") as events:
-            told = await anext(events)
-            assert (told.event, told.seq) == ("resync", 9)
-            await client.submitted("echo", key="ann")
+        async with client.open_stream("/api/events?after=2") as events:
+            event = await anext(events)
+            assert (event.event, event.seq) == ("resync", 9)
+            await client.submit("echo", key="ann")
             assert (await anext(events)).seq == 10
 
 
 @pytest.mark.proves("I14")
-async def test_an_id_from_the_future_is_told_to_take_the_snapshot(client: Client) -> None:
-    async with client.streamed("/api/events", last_event_id="1000") as events:
-        told = await anext(events)
-    assert (told.event, told.id) == ("resync", "0")
+async def test_id_beyond_the_last_event_receives_resync(client: Client) -> None:
+    async with client.open_stream("/api/events", last_event_id="1000") as events:
+        event = await anext(events)
+    assert (event.event, event.id) == ("resync", "0")
 
 
 @pytest.mark.parametrize(
-    ("wanted", "expected"),
+    ("query", "expected"),
     [
         ("key=ann", {"ann"}),
         ("lane=main", {"ann", "bob"}),
@@ -97,24 +97,26 @@ async def test_an_id_from_the_future_is_told_to_take_the_snapshot(client: Client
         ("type=run_log", set()),
     ],
 )
-async def test_a_stream_can_be_filtered(client: Client, wanted: str, expected: set[str]) -> None:
+async def test_events_are_filtered_by_key_lane_and_type(
+    client: Client, query: str, expected: set[str]
+) -> None:
     for key in ("ann", "bob"):
-        await client.ended(await client.submitted("echo", key=key))
-    page = await client.get(f"/api/events?{wanted}")
+        await client.wait_for_end(await client.submit("echo", key=key))
+    page = await client.get(f"/api/events?{query}")
     assert {event["key"] for event in page["events"]} == expected
     assert page["upto_seq"] == 6
 
 
 @pytest.mark.proves("R1.10")
-async def test_state_changes_carry_the_words_of_the_row(client: Client) -> None:
-    run_id = await client.submitted("echo", key="ann")
-    async with client.streamed(f"/api/runs/{run_id}/events") as events:
+async def test_state_changes_have_the_state_names_of_the_run(client: Client) -> None:
+    run_id = await client.submit("echo", key="ann")
+    async with client.open_stream(f"/api/runs/{run_id}/events") as events:
         states = [(await anext(events)).data["state"] for _ in range(3)]
     assert states == ["Queued", "Running", "Done"]
 
 
 @pytest.mark.proves("R4.14")
-async def test_a_filtered_stream_pings_and_moves_on_however_busy_the_server_is(
+async def test_filtered_stream_sends_pings_with_new_ids_while_the_server_is_busy(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with served(url, sse_ping_interval_s=0.2) as client:
@@ -123,34 +125,34 @@ async def test_a_filtered_stream_pings_and_moves_on_however_busy_the_server_is(
 
 async def check_pings(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     async def be_busy() -> None:
-        while True:  # Until it is cancelled.
-            await client.submitted("echo")
+        while True:
+            await client.submit("echo")
 
     headers = {"accept": "text/event-stream"}
     busy = asyncio.create_task(be_busy())
     async with (
         asyncio.timeout(30),
-        client.session.get("/api/events?after=0&key=nobody", headers=headers) as answer,
+        client.session.get("/api/events?after=0&key=unused", headers=headers) as answer,
     ):
         ids: list[int] = []
-        while len(set(ids)) < 3:  # It may say that nothing has happened yet.
+        while len(set(ids)) < 3:  # The first ids may repeat.
             block = (await answer.content.readuntil(b"\n\n")).decode()
             *begin, last = block.strip().splitlines()
             assert begin == ([": ping"] if ids else ["retry: 1000", "epoch: 1"])
-            ids.append(seq_of(last.removeprefix("id: ")))
+            ids.append(parse_seq(last.removeprefix("id: ")))
     busy.cancel()
     assert ids == sorted(ids)
-    # From there it goes on, though all before it is gone.
+    # The stream resumes from there, although all events before it were pruned.
     await client.hw.store.apply(PruneEvents(up_to_seq=ids[-2]))
-    monkeypatch.setattr(event_feed, "HELD_COUNT_MAX", 0)
-    await client.submitted("echo", key="nobody")
-    path = f"/api/events?key=nobody&type=run_state_changed&after={ids[-1]}"
-    async with asyncio.timeout(30), client.streamed(path) as stream:
+    monkeypatch.setattr(event_feed, "BUFFER_COUNT_MAX", 0)
+    await client.submit("echo", key="unused")
+    path = f"/api/events?key=unused&type=run_state_changed&after={ids[-1]}"
+    async with asyncio.timeout(30), client.open_stream(path) as stream:
         assert (await anext(stream)).data["state"] == "Queued"
 
 
 @pytest.mark.proves("R4.14")
-async def test_a_stream_without_a_filter_pings_where_nothing_has_happened_yet(
+async def test_unfiltered_stream_sends_pings_before_the_first_event(
     url: str,
 ) -> None:
     headers = {"accept": "text/event-stream"}
@@ -164,14 +166,16 @@ async def test_a_stream_without_a_filter_pings_where_nothing_has_happened_yet(
 
 
 @pytest.mark.proves("I13")
-async def test_a_batch_is_not_taken_for_another_of_the_same_numbers(client: Client) -> None:
-    """A database that has lost its last commit numbers the next one alike."""
+async def test_encoded_batch_is_not_reused_for_other_events_with_the_same_numbers(
+    client: Client,
+) -> None:
+    """A database that has lost its last commit assigns the same numbers again."""
     store = client.hw.store
     feed = EventFeed(store, store.events, pack=events.encode_event)
     streams = events.EventStreams(feed, Metrics(), Access(()), ping_interval_s=15)
 
-    for word in ("old", "new"):
-        event = Event(1, None, None, None, None, word, "{}", Instant(0))
+    for event_type in ("old", "new"):
+        event = Event(1, None, None, None, None, event_type, "{}", Instant(0))
         packed = events.encode_event(event)
         batch = FeedPage([FeedEntry(event, packed)], 1)
         for _ in range(2):
@@ -179,10 +183,12 @@ async def test_a_batch_is_not_taken_for_another_of_the_same_numbers(client: Clie
 
 
 @pytest.mark.proves("I16")
-async def test_a_page_and_a_piece_of_the_stream_are_bounded_in_bytes(client: Client) -> None:
+async def test_pages_and_stream_chunks_are_limited_in_bytes(client: Client) -> None:
     for _ in range(3):
-        await client.ended(await client.submitted("shout", params={"count": 4, "length": 60_000}))
-    await client.ended(await client.submitted("shout", params={"count": 1, "length": 900_000}))
+        await client.wait_for_end(
+            await client.submit("shout", params={"count": 4, "length": 60_000})
+        )
+    await client.wait_for_end(await client.submit("shout", params={"count": 1, "length": 900_000}))
     last = (await client.get("/api/state"))["seq"]
     seen, after = 0, 0
     while after < last:
@@ -191,17 +197,17 @@ async def test_a_page_and_a_piece_of_the_stream_are_bounded_in_bytes(client: Cli
         assert len(events_) == 1 or len(json.dumps(events_)) < 200_000
         seen, after = seen + len(events_), page["upto_seq"]
     assert seen == last
-    async with client.streamed("/api/events?after=0") as stream:
+    async with client.open_stream("/api/events?after=0") as stream:
         ids = [(await anext(stream)).seq for _ in range(last)]
     assert ids == list(range(1, last + 1))
 
 
 @pytest.mark.proves("I14")
-async def test_a_page_without_a_place_begins_with_what_is_kept(url: str) -> None:
+async def test_page_without_a_position_begins_with_the_oldest_stored_event(url: str) -> None:
     async with served(url) as client:
-        run_ids = [await client.submitted("echo", key=str(n)) for n in range(3)]
+        run_ids = [await client.submit("echo", key=str(n)) for n in range(3)]
         for run_id in run_ids:
-            await client.ended(run_id)
+            await client.wait_for_end(run_id)
         seqs = [event["seq"] for event in (await client.get("/api/events"))["events"]]
         assert seqs == list(range(1, 10))
         await client.hw.store.apply(PruneEvents(up_to_seq=1))
@@ -215,31 +221,31 @@ async def test_a_page_without_a_place_begins_with_what_is_kept(url: str) -> None
 
 
 @pytest.mark.proves("I20")
-async def test_a_stream_that_cannot_read_on_ends_without_a_traceback(
+async def test_stream_that_cannot_read_the_database_ends_without_a_traceback(
     client: Client, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def away(**_: object) -> EventSlice:
-        raise DatabaseUnavailable({"database": "away"})
+    async def fail(**_: object) -> EventSlice:
+        raise DatabaseUnavailable({"database": "unreachable"})
 
-    await client.ended(await client.submitted("echo"))
-    monkeypatch.setattr(client.hw.store.events, "events", away)
+    await client.wait_for_end(await client.submit("echo"))
+    monkeypatch.setattr(client.hw.store.events, "events", fail)
     with caplog.at_level(logging.INFO):
-        async with asyncio.timeout(20), client.streamed("/api/events?after=1000") as stream:
+        async with asyncio.timeout(20), client.open_stream("/api/events?after=1000") as stream:
             assert [event async for event in stream] == []
     assert [record.exc_info for record in caplog.records if record.exc_info] == []
-    assert "stream_ended" in caplog.text
+    assert "event_stream_failed" in caplog.text
 
 
-@pytest.mark.parametrize("word", ["-3.7e16", "two words", "", "false"])
-async def test_a_type_that_no_event_can_have_is_refused(client: Client, word: str) -> None:
-    refused = await client.get(f"/api/events?type={quote(word)}")
+@pytest.mark.parametrize("event_type", ["-3.7e16", "two words", "", "false"])
+async def test_invalid_event_type_is_refused(client: Client, event_type: str) -> None:
+    refused = await client.get(f"/api/events?type={quote(event_type)}")
     assert (refused.status, refused.body["place"]) == (422, "type[0]")
 
 
 @pytest.mark.proves("I15")
 @pytest.mark.parametrize("accept", [{}, {"accept": "text/event-stream"}])
 @pytest.mark.parametrize("name", ["run_id", "key", "lane"])
-async def test_an_empty_filter_is_refused_as_a_page_and_as_a_stream(
+async def test_empty_filter_is_refused_for_pages_and_streams(
     client: Client, name: str, accept: dict[str, str]
 ) -> None:
     refused = await client.get(f"/api/events?{name}=", **accept)
@@ -259,7 +265,7 @@ async def test_an_empty_filter_is_refused_as_a_page_and_as_a_stream(
         ('text/plain;is="not, text/event-stream, and \\", nor this,"', False),
     ],
 )
-async def test_a_stream_is_given_to_who_names_it_in_the_accept_header(
+async def test_stream_is_sent_if_the_accept_header_names_it(
     client: Client, accept: str, *, is_stream: bool
 ) -> None:
     async with client.session.get("/api/events", headers={"accept": accept}) as answer:
@@ -267,63 +273,63 @@ async def test_a_stream_is_given_to_who_names_it_in_the_accept_header(
 
 
 @pytest.mark.proves("I14")
-async def test_after_a_failover_a_stream_is_told_to_begin_anew(url: str) -> None:
-    """Which may have lost the last events: their numbers stand for others by now."""
+async def test_open_stream_receives_resync_after_a_failover(url: str) -> None:
+    """A failover may lose the last events, and their numbers are then used for others."""
     async with served(url) as client:
-        await client.ended(await client.submitted("echo"))
-        async with client.streamed("/api/events?after=3") as stream:
+        await client.wait_for_end(await client.submit("echo"))
+        async with client.open_stream("/api/events?after=3") as stream:
             fail_over(url)
-            told = await anext(stream)
-            assert (told.event, told.seq) == ("resync", 3)
-            await client.submitted("echo")
+            event = await anext(stream)
+            assert (event.event, event.seq) == ("resync", 3)
+            await client.submit("echo")
             assert (await anext(stream)).seq == 4
 
 
 @pytest.mark.proves("I14")
-async def test_who_was_away_during_a_failover_is_told_to_begin_anew(url: str) -> None:
+async def test_client_disconnected_during_a_failover_receives_resync(url: str) -> None:
     async with served(url) as client:
-        await client.ended(await client.submitted("echo"))
+        await client.wait_for_end(await client.submit("echo"))
         before = await client.get("/api/state")
         page = await client.get("/api/events?after=3")
         assert (before["seq"], before["epoch"], page["epoch"]) == (3, 1, 1)
     fail_over(url)
     async with served(url) as client:
-        run_id = await client.submitted("echo")
-        await client.ended(run_id)
+        run_id = await client.submit("echo")
+        await client.wait_for_end(run_id)
         for path in ("/api/events", f"/api/runs/{run_id}/events"):
-            async with client.streamed(f"{path}?epoch=1", last_event_id="3") as stream:
+            async with client.open_stream(f"{path}?epoch=1", last_event_id="3") as stream:
                 assert (await anext(stream)).event == "resync"
             page = await client.get(f"{path}?epoch=1&after=3")
             assert (page["events"], page["resync"], page["epoch"]) == ([], True, 2)
-            for known in ("?epoch=2", ""):
-                async with client.streamed(f"{path}{known}", last_event_id="3") as stream:
+            for query in ("?epoch=2", ""):
+                async with client.open_stream(f"{path}{query}", last_event_id="3") as stream:
                     assert (await anext(stream)).seq == 4
-                assert not (await client.get(f"{path}{known}", last_event_id="3"))["resync"]
+                assert not (await client.get(f"{path}{query}", last_event_id="3"))["resync"]
         assert (await client.get("/api/state"))["epoch"] == 2
 
 
 @pytest.mark.proves("I14")
 @pytest.mark.parametrize(("epoch", "expected"), [(2, "run_state_changed"), (3, "resync")])
-async def test_who_knows_of_a_failover_before_the_server_goes_on_where_it_was(
+async def test_client_with_a_newer_epoch_than_the_server_resumes(
     url: str, monkeypatch: pytest.MonkeyPatch, epoch: int, expected: str
 ) -> None:
-    """And who knows of one that has never been is told to begin anew."""
-    monkeypatch.setattr(event_feed, "POLL_S", 3_600.0)  # It has to be told to look.
+    """A client with an epoch that never existed receives `resync`."""
+    monkeypatch.setattr(event_feed, "POLL_S", 3_600.0)  # The feed reads only when it is notified.
     async with asyncio.timeout(30), served(url) as client:
-        await client.ended(await client.submitted("echo"))
+        await client.wait_for_end(await client.submit("echo"))
         fail_over(url)
         assert (await client.get("/api/state"))["epoch"] == 2
-        async with client.streamed(f"/api/events?after=3&epoch={epoch}") as stream:
-            await client.submitted("echo")
+        async with client.open_stream(f"/api/events?after=3&epoch={epoch}") as stream:
+            await client.submit("echo")
             assert (await anext(stream)).event == expected
 
 
-async def test_a_filtered_page_says_whether_there_is_more_to_look_at(
+async def test_filtered_page_reports_whether_more_events_follow(
     client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for key in ("ann", "bob"):
-        await client.ended(await client.submitted("echo", key=key))
-    monkeypatch.setattr(event_feed, "PAGE_COUNT", 2)
+        await client.wait_for_end(await client.submit("echo", key=key))
+    monkeypatch.setattr(event_feed, "PAGE_SIZE", 2)
     pages = [await client.get("/api/events?key=bob&after=0")]
     while pages[-1]["has_more"]:
         pages.append(await client.get(f"/api/events?key=bob&after={pages[-1]['upto_seq']}"))
@@ -335,18 +341,18 @@ async def test_page_that_ends_with_an_event_is_read_with_one_query(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with served(url) as client:
-        await client.ended(await client.submitted("echo"))
-    monkeypatch.setattr(event_feed, "PAGE_COUNT", 2)
+        await client.wait_for_end(await client.submit("echo"))
+    monkeypatch.setattr(event_feed, "PAGE_SIZE", 2)
     read = SqlEventReader.events
-    places: list[int] = []
+    offsets: list[int] = []
 
-    async def count_reads(reader: SqlEventReader, **asked: Any) -> EventSlice:
-        places.append(asked["after_seq"])
-        return await read(reader, **asked)
+    async def count_reads(reader: SqlEventReader, **arguments: Any) -> EventSlice:
+        offsets.append(arguments["after_seq"])
+        return await read(reader, **arguments)
 
     monkeypatch.setattr(SqlEventReader, "events", count_reads)
     async with served(url) as client:  # It holds no events in memory.
         page = await client.get("/api/events?after=0")
-        assert (seq_of(page["event_id"]), page["has_more"]) == (2, True)
+        assert (parse_seq(page["event_id"]), page["has_more"]) == (2, True)
         assert "-" in page["event_id"]
-        assert 2 not in places
+        assert 2 not in offsets

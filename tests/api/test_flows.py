@@ -1,4 +1,4 @@
-"""Flows and tasks over HTTP, in headway's own manner (R5.10, R5.11, I15)."""
+"""Flows and tasks over the HTTP API (R5.10, R5.11, I15)."""
 
 import asyncio
 from typing import Any, Final
@@ -6,6 +6,7 @@ from typing import Any, Final
 import pytest
 
 from headway.api.http.cursor import encode_cursor
+from headway.core.errors import InvalidInput
 from tests.api.client import Client
 from tests.engine.flow.hostile import hostile_worker
 
@@ -21,7 +22,7 @@ ASK: Final = {
 }
 
 
-async def waiting(client: Client, task_id: str, kind: str) -> Any:
+async def wait_until_waiting(client: Client, task_id: str, kind: str) -> Any:
     while True:
         task = (await client.get(f"/api/tasks/{task_id}")).body
         if task["waits_for"] == kind:
@@ -31,22 +32,22 @@ async def waiting(client: Client, task_id: str, kind: str) -> Any:
 
 @pytest.mark.proves("R5.1")
 async def test_a_flow_is_published_shown_and_drawn(client: Client) -> None:
-    made = await client.call("PUT", "/api/flows/orders", ASK)
-    assert (made.status, made["version"], made["warnings"]) == (201, 1, [])
-    assert made.headers["etag"] == '"1"'
+    created = await client.call("PUT", "/api/flows/orders", ASK)
+    assert (created.status, created["version"], created["warnings"]) == (201, 1, [])
+    assert created.headers["etag"] == '"1"'
     assert (await client.call("PUT", "/api/flows/orders", ASK)).status == 200
     other = {"start": "a", "nodes": {"a": {"kind": "choice"}, "b": {"kind": "choice"}}}
     stale = await client.call("PUT", "/api/flows/orders", other, If_Match='"9"')
     assert (stale.status, stale["revision"]) == (412, 1)
     second = await client.call("PUT", "/api/flows/orders", other, If_Match='"1"')
-    assert "nodes.b" in [one["place"] for one in second["warnings"]]
+    assert "nodes.b" in [warning["place"] for warning in second["warnings"]]
     flow = await client.get("/api/flows/orders")
     assert (flow["version"], set(flow["definition"]["nodes"])) == (2, {"a", "b"})
     first = await client.get("/api/flows/orders?version=1")
     assert set(first["definition"]["nodes"]) == {"ask", "hear"}
-    assert [one["name"] for one in (await client.get("/api/flows"))["flows"]] == ["orders"]
+    assert [flow["name"] for flow in (await client.get("/api/flows"))["flows"]] == ["orders"]
     versions = (await client.get("/api/flows/orders/versions"))["versions"]
-    assert [one["version"] for one in versions] == [2, 1]
+    assert [version["version"] for version in versions] == [2, 1]
     assert "flowchart" in (await client.get("/api/flows/orders/graph")).body
     assert "flow" in (await client.get("/api/flow-schema"))["$defs"]
     missing = await client.get("/api/flows/none")
@@ -54,14 +55,26 @@ async def test_a_flow_is_published_shown_and_drawn(client: Client) -> None:
 
 
 @pytest.mark.proves("I15")
-async def test_every_fault_of_a_definition_is_named(client: Client) -> None:
+async def test_every_error_in_a_definition_is_reported(client: Client) -> None:
     bad = {"start": "z", "nodes": {"a": {"kind": "magic"}}}
     for method, path in (("PUT", "/api/flows/bad"), ("POST", "/api/flow-check")):
         refused = await client.call(method, path, bad)
         assert (refused.status, refused["code"]) == (422, "invalid_flow")
-        assert {one["place"] for one in refused["faults"]} == {"start", "nodes.a.kind"}
+        assert {error["place"] for error in refused["faults"]} == {"start", "nodes.a.kind"}
     good = await client.post("/api/flow-check", ASK)
     assert (good.status, good.body) == (200, {"warnings": []})
+
+
+@pytest.mark.proves("I15")
+async def test_task_with_the_conflict_policy_steer_is_refused(client: Client) -> None:
+    """The parameters would become a message to another run, and no task would exist."""
+    await client.call("PUT", "/api/flows/asks", ASK)
+    refused = await client.post("/api/flows/asks/tasks", {"key": "ann", "on_conflict": "steer"})
+    assert (refused.status, refused["place"]) == (422, "on_conflict")
+    assert refused["detail"].endswith("one of: reject, enqueue, replace, join")
+    with pytest.raises(InvalidInput, match="on_conflict"):
+        await client.hw.flows.start("asks", key="ann", on_conflict="steer")
+    assert (await client.get("/api/tasks"))["tasks"] == []
 
 
 @pytest.mark.proves("R5.11")
@@ -72,11 +85,11 @@ async def test_a_task_is_started_approved_signalled_and_run_again(client: Client
     task_id = task["id"]
     busy = await client.post("/api/flows/asks/tasks", {"key": "ann"})
     assert (busy.status, busy["active_run_id"]) == (409, task_id)
-    await waiting(client, task_id, "approval")
+    await wait_until_waiting(client, task_id, "approval")
     listed = (await client.get("/api/tasks?waits_for=approval"))["tasks"]
-    assert [one["id"] for one in listed] == [task_id]
+    assert [task["id"] for task in listed] == [task_id]
     assert (await client.post(f"/api/tasks/{task_id}/approve", {"answer": True})).status == 202
-    await waiting(client, task_id, "event")
+    await wait_until_waiting(client, task_id, "event")
     again = await client.post(f"/api/tasks/{task_id}/approve", {"answer": True})
     assert (again.status, again["code"]) == (409, "stale")
     signal = await client.post(f"/api/tasks/{task_id}/signal", {"key": "go", "value": 5})
@@ -84,8 +97,8 @@ async def test_a_task_is_started_approved_signalled_and_run_again(client: Client
     await client.hw.run(task_id).wait_for_end()
     rows = (await client.get(f"/api/tasks/{task_id}/node-runs?after=1"))["node_runs"]
     assert [(row["seq"], row["node"], row["status"]) for row in rows] == [(2, "hear", "ok")]
-    over = await client.post(f"/api/tasks/{task_id}/signal", {"key": "go", "value": 5})
-    assert (over.status, over["code"]) == (409, "run_not_active")
+    late = await client.post(f"/api/tasks/{task_id}/signal", {"key": "go", "value": 5})
+    assert (late.status, late["code"]) == (409, "run_not_active")
     rerun = await client.post(f"/api/tasks/{task_id}/rerun", {"node": "hear"})
     assert (rerun.status, rerun["rerun_of"]) == (201, task_id)
     await client.hw.run(rerun["id"]).wait_for_end()
@@ -97,14 +110,14 @@ async def test_a_task_is_started_approved_signalled_and_run_again(client: Client
 async def test_a_task_is_canceled_and_workers_are_listed(client: Client) -> None:
     await client.call("PUT", "/api/flows/asks", ASK)
     task_id = (await client.post("/api/flows/asks/tasks", {}))["id"]
-    await waiting(client, task_id, "approval")
+    await wait_until_waiting(client, task_id, "approval")
     ended = await client.post(f"/api/tasks/{task_id}/cancel", {"reason": "enough"})
     assert (ended.status, ended["answer"], ended["task"]["status"]) == (202, "canceled", "canceled")
     rows = (await client.get(f"/api/tasks/{task_id}/node-runs"))["node_runs"]
     assert [(row["node"], row["status"], row["error"]) for row in rows] == [
         ("ask", "canceled", "enough")
     ]
-    assert [one["id"] for one in (await client.get("/api/tasks?status=canceled"))["tasks"]]
+    assert [task["id"] for task in (await client.get("/api/tasks?status=canceled"))["tasks"]]
     await client.hw.workers.register("w", "http://127.0.0.1:9", ["sum"])
     (worker,) = (await client.get("/api/workers"))["workers"]
     assert (worker["id"], worker["services"], worker["load"]) == ("w", ["sum"], 0)
@@ -112,21 +125,23 @@ async def test_a_task_is_canceled_and_workers_are_listed(client: Client) -> None
 
 
 @pytest.mark.proves("I11")
-async def test_a_task_is_canceled_as_a_run_is(client: Client) -> None:
+async def test_task_is_canceled_with_the_options_of_a_run(client: Client) -> None:
     await client.call("PUT", "/api/flows/asks", ASK)
     task_id = (await client.post("/api/flows/asks/tasks", {}))["id"]
-    await waiting(client, task_id, "approval")
+    await wait_until_waiting(client, task_id, "approval")
     ended = await client.post(f"/api/tasks/{task_id}/cancel", {"files": "delete"})
     assert (ended.status, ended["answer"]) == (202, "canceled")
     run = await client.get(f"/api/runs/{task_id}")
     assert run["cancel"]["files"] == "delete"
-    for kind in ("tasks", "runs"):  # It is over; and what to say of a cancel may be left unsaid.
+    for kind in ("tasks", "runs"):  # The run has ended. The body of a cancel is optional.
         late = await client.post(f"/api/{kind}/{task_id}/cancel")
         assert (late.status, late["code"], late["run_id"]) == (409, "run_not_active", task_id)
 
 
 @pytest.mark.proves("R5.10")
-async def test_a_worker_tells_what_is_held_and_a_silent_one_is_shown(client: Client) -> None:
+async def test_workers_are_listed_with_their_calls_and_by_their_last_heartbeat(
+    client: Client,
+) -> None:
     async with hostile_worker() as address:
         await client.hw.workers.register("w", address, ["silent"])
         node = {"kind": "executor", "service": "silent"}
@@ -136,7 +151,7 @@ async def test_a_worker_tells_what_is_held_and_a_silent_one_is_shown(client: Cli
         while not calls:
             (worker,) = (await client.get("/api/workers"))["workers"]
             calls = worker["calls"]
-        assert [(one["task_id"], one["service"]) for one in calls] == [(task_id, "silent")]
+        assert [(call["task_id"], call["service"]) for call in calls] == [(task_id, "silent")]
         await client.post(f"/api/tasks/{task_id}/cancel", {})
         await client.hw.run(task_id).wait_for_end()
     (worker,) = (await client.get("/api/workers?heard_within_s=86400"))["workers"]
@@ -145,8 +160,8 @@ async def test_a_worker_tells_what_is_held_and_a_silent_one_is_shown(client: Cli
 
 
 @pytest.mark.proves("I15")
-async def test_a_flow_that_is_read_tells_its_warnings(client: Client) -> None:
-    node = {"kind": "executor", "service": "nobody-offers-this"}
+async def test_flow_is_returned_with_its_warnings(client: Client) -> None:
+    node = {"kind": "executor", "service": "offered-by-no-worker"}
     await client.call("PUT", "/api/flows/calls", {"start": "a", "nodes": {"a": node}})
     (warning,) = (await client.get("/api/flows/calls"))["warnings"]
     assert warning["place"] == "nodes.a"
@@ -154,7 +169,7 @@ async def test_a_flow_that_is_read_tells_its_warnings(client: Client) -> None:
 
 @pytest.mark.proves("I15")
 @pytest.mark.parametrize("number", [1 << 31, 1 << 63, 10**30])
-async def test_a_number_that_no_database_takes_is_refused(client: Client, number: int) -> None:
+async def test_number_too_large_for_the_database_is_refused(client: Client, number: int) -> None:
     await client.call("PUT", "/api/flows/small", ASK)
     task = await client.call("POST", "/api/flows/small/tasks", {})
     for path in (f"tasks/{task['id']}/node-runs?after={number}", f"flows/small?version={number}"):

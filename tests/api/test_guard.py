@@ -1,4 +1,4 @@
-"""Nothing gets past the guard without a reason (S1, S2, S3, S6, S9)."""
+"""The guard refuses requests without a token, of other origins and with bad bodies (S1-S9)."""
 
 import asyncio
 import base64
@@ -29,17 +29,17 @@ def bearer(token: str) -> dict[str, str]:
 
 
 @pytest.mark.proves("S2")
-async def test_an_unknown_path_and_method_tell_nothing_without_a_token(url: str) -> None:
+async def test_unknown_path_or_method_without_a_token_is_401(url: str) -> None:
     async with served(url, access=TOKENS) as client:
         for method in ("GET", "PUT", "OPTIONS", "TRACE", "BREW"):
             assert (await client.call(method, "/api/nope")).status == 401
 
 
 @pytest.mark.proves("S2")
-async def test_basic_with_the_token_as_password_is_taken(url: str) -> None:
+async def test_basic_authentication_with_the_token_as_password_is_accepted(url: str) -> None:
     async with served(url, access=TOKENS) as client:
-        said = base64.b64encode(f"anybody:{READ}".encode()).decode()
-        assert (await client.get("/api/lanes", authorization=f"Basic {said}")).status == 200
+        credentials = base64.b64encode(f"user:{READ}".encode()).decode()
+        assert (await client.get("/api/lanes", authorization=f"Basic {credentials}")).status == 200
 
 
 @pytest.mark.proves("S3")
@@ -62,7 +62,7 @@ async def test_a_page_of_another_origin_is_refused(
 
 
 @pytest.mark.proves("S3")
-async def test_our_own_page_is_not_refused(client: Client) -> None:
+async def test_page_of_the_same_origin_is_not_refused(client: Client) -> None:
     ours = {"origin": client.address, "sec_fetch_site": "same-origin"}
     assert (await client.get("/api/lanes", **ours)).status == 200
 
@@ -82,7 +82,7 @@ async def test_a_wrong_host_is_refused(client: Client, host: str) -> None:
 
 @pytest.mark.proves("S3")
 @pytest.mark.parametrize("host", ["localhost", "LOCALHOST:80", "127.0.0.1", "[::1]:8070", "[::1]"])
-async def test_loopback_may_be_called_by_each_of_its_names(client: Client, host: str) -> None:
+async def test_every_loopback_host_name_is_accepted(client: Client, host: str) -> None:
     assert (await client.get("/api/lanes", host=host)).status == 200
 
 
@@ -105,7 +105,7 @@ LINK = {"sec_fetch_site": "cross-site", "sec_fetch_mode": "navigate", "sec_fetch
         ("GET", "/uix", {}, True),
     ],
 )
-async def test_of_another_site_only_a_link_to_the_page_is_followed(
+async def test_only_links_to_the_page_may_come_from_another_site(
     client: Client, method: str, path: str, changed: dict[str, str], is_refused: bool
 ) -> None:
     answer = await client.call(method, path, **{**LINK, **changed})
@@ -120,19 +120,17 @@ async def test_of_another_site_only_a_link_to_the_page_is_followed(
         *("Origin", "Sec-Fetch-Site"),
     ],
 )
-async def test_a_header_of_which_one_would_be_heeded_may_not_come_twice(
-    client: Client, name: str
-) -> None:
+async def test_repeated_header_with_a_single_value_is_refused(client: Client, name: str) -> None:
     for values in (("1", "2"), ("1", "1")):
         twice = CIMultiDict([(name, value) for value in values])
         answer = await client.send("POST", "/api/runs", b'{"job":"echo"}', twice)
         assert (answer.status, answer["code"]) == (400, "bad_request")
-        assert answer["detail"] == f"the header {name.lower()} is there twice"
+        assert answer["detail"] == f"the header {name.lower()} occurs more than once"
     assert (await client.get("/api/runs"))["runs"] == []
 
 
-async def test_a_header_that_is_a_list_may_come_in_parts(url: str) -> None:
-    """A cookie of ours beside another's; and two traces are none, as W3C Trace Context has it."""
+async def test_header_that_is_a_list_may_be_repeated(url: str) -> None:
+    """Cookies may come in several headers. W3C Trace Context ignores a repeated `traceparent`."""
     async with served(url, access=TOKENS) as client:
         ours = f"{TOKENS.cookie_name}={TOKENS.create_session('operate')}"
         trace = f"00-{'a' * 32}-{'b' * 16}-01"
@@ -159,7 +157,7 @@ async def test_a_header_that_is_a_list_may_come_in_parts(url: str) -> None:
     ],
     ids=range(10),
 )
-async def test_only_strict_json_is_taken(client: Client, data: bytes, status: int) -> None:
+async def test_only_strict_json_is_accepted(client: Client, data: bytes, status: int) -> None:
     headers = {"content-type": "application/json"}
     answer = await client.send("POST", "/api/runs", data, headers)
     assert answer.status == status
@@ -168,13 +166,13 @@ async def test_only_strict_json_is_taken(client: Client, data: bytes, status: in
 
 @pytest.mark.proves("S3")
 @pytest.mark.parametrize("kind", ["text/plain", "application/x-www-form-urlencoded", ""])
-async def test_a_body_must_say_that_it_is_json(client: Client, kind: str) -> None:
+async def test_body_without_the_json_content_type_is_refused(client: Client, kind: str) -> None:
     answer = await client.send("POST", "/api/runs", b'{"job":"echo"}', {"content-type": kind})
     assert (answer.status, answer["code"]) == (415, "not_json")
 
 
 @pytest.mark.proves("S9")
-async def test_a_mistake_of_ours_shows_an_id_and_nothing_else(
+async def test_internal_error_is_answered_with_an_id_only(
     client: Client, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def broken(*_: Any, **__: Any) -> Any:
@@ -184,23 +182,25 @@ async def test_a_mistake_of_ours_shows_an_id_and_nothing_else(
     answer = await client.get("/api/lanes")
     assert (answer.status, answer["code"]) == (500, "internal")
     assert "secret" not in str(answer.body)
-    told = [vars(record)["error_id"] for record in caplog.records if "error_id" in vars(record)]
-    assert told == [answer["error_id"]]  # Once.
+    error_ids = [
+        vars(record)["error_id"] for record in caplog.records if "error_id" in vars(record)
+    ]
+    assert error_ids == [answer["error_id"]]  # Logged once.
 
 
 @pytest.mark.proves("S1")
 @pytest.mark.parametrize("host", ["0.0.0.0", "192.168.1.5", "::", "example.org"])  # noqa: S104
-def test_any_address_but_loopback_needs_a_token(host: str) -> None:
+def test_every_address_except_loopback_requires_a_token(host: str) -> None:
     with pytest.raises(ConfigurationError, match="HEADWAY_TOKEN"):
         check_exposure(host, Access(()))
     check_exposure(host, TOKENS)
 
 
 @pytest.mark.proves("S1")
-async def test_a_server_that_others_reach_does_not_start_without_a_token(url: str) -> None:
+async def test_server_reachable_from_other_hosts_does_not_start_without_a_token(url: str) -> None:
     async with Headway(url) as hw:
         with pytest.raises(ConfigurationError, match="HEADWAY_TOKEN"):
-            async with asyncio.timeout(10):  # It would serve.
+            async with asyncio.timeout(10):  # Without the check it would serve.
                 await serve(
                     hw, host="0.0.0.0", port=0, access=Access(()), allowed_hosts=(),  # noqa: S104
                     version="0", on_ready=lambda _: None,
@@ -208,12 +208,12 @@ async def test_a_server_that_others_reach_does_not_start_without_a_token(url: st
 
 
 @pytest.mark.proves("S1")
-def test_loopback_needs_none() -> None:
+def test_loopback_requires_no_token() -> None:
     for host in ("127.0.0.1", "localhost", "::1", "127.9.9.9"):
         check_exposure(host, Access(()))
 
 
-async def test_every_answer_has_the_safe_headers(client: Client) -> None:
+async def test_every_answer_has_the_security_headers(client: Client) -> None:
     for path in ("/api/lanes", "/nope", "/healthz"):
         headers = (await client.get(path)).headers
         assert headers["x-content-type-options"] == "nosniff"

@@ -1,4 +1,4 @@
-"""I6: the same idempotency key, the same run or task, whatever is started and however often."""
+"""The same idempotency key always returns the same run or task (I6)."""
 
 from collections.abc import AsyncIterator
 from dataclasses import replace
@@ -10,7 +10,7 @@ from headway.core.ids import LaneName, RunId
 from headway.testing import document
 from tests.api.client import Client
 from tests.api.conftest import served
-from tests.api.test_flows import ASK, waiting
+from tests.api.test_flows import ASK, wait_until_waiting
 
 pytestmark = pytest.mark.backend("sqlite")
 
@@ -24,7 +24,7 @@ async def client(url: str) -> AsyncIterator[Client]:
 
 
 @pytest.mark.proves("I6")
-async def test_a_task_is_started_once(client: Client) -> None:
+async def test_task_is_started_once_per_idempotency_key(client: Client) -> None:
     body = {"params": {"n": 1}, "key": "ann"}
     first = await client.post("/api/flows/asks/tasks", body, idempotency_key="one")
     again = await client.post("/api/flows/asks/tasks", body, idempotency_key="one")
@@ -45,7 +45,7 @@ async def test_a_task_is_started_once(client: Client) -> None:
 
 
 @pytest.mark.proves("I6")
-async def test_a_repeated_start_is_the_same_although_the_flow_has_a_newer_version(
+async def test_repeated_start_returns_the_same_task_after_a_newer_flow_version(
     client: Client,
 ) -> None:
     first = await client.post("/api/flows/asks/tasks", {}, idempotency_key="one")
@@ -56,9 +56,9 @@ async def test_a_repeated_start_is_the_same_although_the_flow_has_a_newer_versio
 
 
 @pytest.mark.proves("I6")
-async def test_a_task_is_run_again_once(client: Client) -> None:
+async def test_task_is_rerun_once_per_idempotency_key(client: Client) -> None:
     task_id = (await client.post("/api/flows/asks/tasks", {"key": "ann"}))["id"]
-    await waiting(client, task_id, "approval")
+    await wait_until_waiting(client, task_id, "approval")
     await client.post(f"/api/tasks/{task_id}/cancel")
     path = f"/api/tasks/{task_id}/rerun"
     first = await client.post(path, {"node": "ask"}, idempotency_key="one")
@@ -69,20 +69,20 @@ async def test_a_task_is_run_again_once(client: Client) -> None:
 
 
 @pytest.mark.proves("I6")
-async def test_a_schedule_is_run_now_once(client: Client) -> None:
+async def test_schedule_is_run_once_per_idempotency_key(client: Client) -> None:
     first = await client.post("/api/schedules/yearly/run", idempotency_key="one")
-    await client.ended(first["id"])
+    await client.wait_for_end(first["id"])
     again = await client.post("/api/schedules/yearly/run", idempotency_key="one")
     assert (first.status, again.status, again["id"]) == (201, 201, first["id"])
 
 
 @pytest.mark.proves("I6")
-async def test_a_schedule_is_run_now_once_although_it_is_another_by_then(
+async def test_repeated_run_of_a_changed_schedule_returns_the_same_run(
     client: Client,
 ) -> None:
     first = await client.post("/api/schedules/yearly/run", idempotency_key="one")
     yearly = client.hw.schedules["yearly"]
-    # As a newer program would have it.
+    # As a newer version of the program would define it.
     newer = replace(yearly, params=document({"text": "new"}), lane=LaneName("other"), timeout_s=9.0)
     client.hw._schedules.update(yearly=newer, monthly=replace(yearly, name="monthly"))
     again = await client.post("/api/schedules/yearly/run", idempotency_key="one")
@@ -116,9 +116,9 @@ async def test_another_body_under_the_same_key_is_refused(
 
 
 @pytest.mark.proves("I6")
-async def test_what_was_not_said_may_be_filled_in_otherwise(client: Client) -> None:
+async def test_changed_job_defaults_do_not_conflict_with_an_idempotency_key(client: Client) -> None:
     first = await client.post("/api/runs", {"job": "echo"}, idempotency_key="one")
-    # As a newer program would have it.
+    # As a newer version of the program would define it.
     object.__setattr__(client.hw.jobs["echo"], "timeout_s", 60.0)
     object.__setattr__(client.hw.jobs["echo"], "lane", "other")
     again = await client.post("/api/runs", {"job": "echo"}, idempotency_key="one")
@@ -126,21 +126,21 @@ async def test_what_was_not_said_may_be_filled_in_otherwise(client: Client) -> N
 
 
 @pytest.mark.proves("R1.5")
-async def test_a_busy_key_is_met_as_the_caller_says(client: Client) -> None:
+async def test_conflict_policy_of_a_task_is_applied_to_a_busy_key(client: Client) -> None:
     path = "/api/flows/asks/tasks"
     first = await client.post(path, {"key": "ann"})
     joined = await client.post(path, {"key": "ann", "on_conflict": "join"})
     assert (joined.status, joined["id"]) == (201, first["id"])
     behind = await client.post(path, {"key": "ann", "on_conflict": "enqueue"})
     assert (behind.status, behind["status"]) == (201, "queued")
-    run_id = await client.submitted("stay", key="bob")
+    run_id = await client.submit("stay", key="bob")
     other = await client.post(path, {"key": "bob", "on_conflict": "join"})
     assert (other.status, other["code"], other["active_run_id"]) == (409, "key_busy", run_id)
 
 
 @pytest.mark.proves("I6")
-async def test_a_message_is_sent_once(client: Client) -> None:
-    run_id = await client.submitted("stay")
+async def test_message_is_sent_once_per_idempotency_key(client: Client) -> None:
+    run_id = await client.submit("stay")
     path = f"/api/runs/{run_id}/messages"
     later = {"content": "hello", "deliver": "when_listening"}
     for _ in range(2):

@@ -1,11 +1,11 @@
-"""How the server listens."""
+"""Socket options of the listener."""
 
 import socket
 
 from headway.api import server
 
 
-def test_an_answer_does_not_wait_for_the_acknowledgement_of_its_first_part() -> None:
+def test_listener_disables_nagle_for_its_connections() -> None:
     with (
         server.open_listener("127.0.0.1", 0) as listener,
         socket.create_connection(listener.getsockname()),

@@ -10,7 +10,7 @@ from headway import Headway
 from headway.api.routes import health
 from headway.services.context.run_context import RunContext
 from tests.api.client import Client
-from tests.api.conftest import served, served_here
+from tests.api.conftest import served, served_in_this_loop
 
 pytestmark = [pytest.mark.backend("sqlite"), pytest.mark.proves("I3", "I20")]
 
@@ -90,8 +90,13 @@ async def test_jobs_of_a_server_without_its_file_are_ended_as_lost(url: str, pat
         finally:
             ended.set()
 
-    async with asyncio.timeout(BOUND_S), hw, served_here(hw) as address, Client(address, hw) as one:
-        assert (await one.post("/api/runs", {"job": "stay"})).status == 201
+    async with (
+        asyncio.timeout(BOUND_S),
+        hw,
+        served_in_this_loop(hw) as address,
+        Client(address, hw) as client,
+    ):
+        assert (await client.post("/api/runs", {"job": "stay"})).status == 201
         await ended.wait()
 
 

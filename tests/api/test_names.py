@@ -1,4 +1,4 @@
-"""A name may hold a slash: what can be made has an address."""
+"""Names may contain slashes and line breaks, and their paths work."""
 
 from urllib.parse import unquote
 
@@ -15,30 +15,30 @@ NAMES = ["eu/west", "a/b/c", "clear", "run", "tasks", "tasks/x"]
 
 @pytest.mark.proves("I15")
 @pytest.mark.parametrize("name", NAMES)
-async def test_what_can_be_named_can_be_called(url: str, name: str) -> None:
+async def test_every_valid_name_works_in_paths(url: str, name: str) -> None:
     async with served(url, schedule_name=name) as client:
-        for place in (name, name.replace("/", "%2F")):
-            await assert_all_of_it_is_there(client, place, name)
+        for path_name in (name, name.replace("/", "%2F")):
+            await assert_all_calls_work(client, path_name, name)
 
 
-async def assert_all_of_it_is_there(client: Client, place: str, name: str) -> None:
-    await client.call("PATCH", f"/api/lanes/{place}", {"max_concurrent": 1})
-    assert (await client.get(f"/api/lanes/{place}"))["name"] == name
-    assert (await client.post(f"/api/lanes/{place}/clear")).status == 200
-    await client.call("PUT", f"/api/keys/{place}", {"job": "echo"})
-    assert (await client.get(f"/api/keys/{place}"))["key"] == name
-    paused = await client.call("PATCH", f"/api/schedules/{place}", {"paused": True})
+async def assert_all_calls_work(client: Client, path_name: str, name: str) -> None:
+    await client.call("PATCH", f"/api/lanes/{path_name}", {"max_concurrent": 1})
+    assert (await client.get(f"/api/lanes/{path_name}"))["name"] == name
+    assert (await client.post(f"/api/lanes/{path_name}/clear")).status == 200
+    await client.call("PUT", f"/api/keys/{path_name}", {"job": "echo"})
+    assert (await client.get(f"/api/keys/{path_name}"))["key"] == name
+    paused = await client.call("PATCH", f"/api/schedules/{path_name}", {"paused": True})
     assert (paused.status, paused["name"]) == (200, name)
-    run = await client.post(f"/api/schedules/{place}/run")
-    assert (await client.ended(run["id"]))["key"] == name
-    assert (await client.call("PUT", f"/api/flows/{place}", ASK))["name"] == name
-    assert (await client.get(f"/api/flows/{place}"))["name"] == name
-    assert len((await client.get(f"/api/flows/{place}/versions"))["versions"]) == 1
-    assert "flowchart" in (await client.get(f"/api/flows/{place}/graph")).body
-    assert (await client.post(f"/api/flows/{place}/tasks", {}))["flow"] == name
+    run = await client.post(f"/api/schedules/{path_name}/run")
+    assert (await client.wait_for_end(run["id"]))["key"] == name
+    assert (await client.call("PUT", f"/api/flows/{path_name}", ASK))["name"] == name
+    assert (await client.get(f"/api/flows/{path_name}"))["name"] == name
+    assert len((await client.get(f"/api/flows/{path_name}/versions"))["versions"]) == 1
+    assert "flowchart" in (await client.get(f"/api/flows/{path_name}/graph")).body
+    assert (await client.post(f"/api/flows/{path_name}/tasks", {}))["flow"] == name
 
 
-async def test_what_can_be_done_at_an_address_is_told(client: Client) -> None:
+async def test_wrong_method_is_405_with_the_allowed_methods(client: Client) -> None:
     for method, path, allowed in (
         ("GET", "/api/lanes/eu/west/clear", "POST"),
         ("PATCH", "/api/schedules/a/run", "POST"),
@@ -52,16 +52,16 @@ async def test_what_can_be_done_at_an_address_is_told(client: Client) -> None:
 
 @pytest.mark.proves("I15")
 @pytest.mark.parametrize("path", ["/api/rnus", "/api/runs/", "/nothing/%1B%5B2J", f"/{'x' * 300}"])
-async def test_an_address_that_is_none_is_named(client: Client, path: str) -> None:
-    """S9: with the way to those that there are, and no more."""
+async def test_unknown_path_is_404_and_named(client: Client, path: str) -> None:
+    """The answer names the unknown path and where the calls are listed, and no more (S9)."""
     missing = await client.get(path)
     assert (missing.status, missing["code"]) == (404, "not_found")
-    place = unquote(path)[:200]
-    assert missing["detail"] == f"there is nothing at {place!r}; /docs lists all calls"
+    shown_path = unquote(path)[:200]
+    assert missing["detail"] == f"unknown path {shown_path!r}; /docs lists all calls"
 
 
 @pytest.mark.proves("I15")
-async def test_a_name_may_hold_a_line_break(client: Client) -> None:
+async def test_name_may_contain_a_line_break(client: Client) -> None:
     assert (await client.call("PUT", "/api/keys/a%0Ab", {"job": "echo"})).status == 200
     assert (await client.get("/api/keys/a%0Ab"))["key"] == "a\nb"
     assert (await client.call("DELETE", "/api/keys/a%0Ab")).status == 204

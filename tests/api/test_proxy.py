@@ -1,4 +1,4 @@
-"""Behind a proxy with TLS: browsers come to another address than the one it listens on (S3)."""
+"""Behind a TLS proxy, browsers use another address than the one the server listens on (S3)."""
 
 import pytest
 
@@ -12,26 +12,26 @@ pytestmark = pytest.mark.backend("sqlite")
 TOKEN = "operate-operate-operate"
 ACCESS = Access([Token(TOKEN, Scope.OPERATE)])
 PUBLIC = PublicAddress.parse("https://Headway.example.org/")
-THEIRS = {"host": "headway.example.org", "origin": "https://headway.example.org"}
+PUBLIC_HEADERS = {"host": "headway.example.org", "origin": "https://headway.example.org"}
 
 
 @pytest.mark.proves("S3")
-async def test_a_page_of_the_public_address_may_call(url: str) -> None:
+async def test_page_of_the_public_address_is_accepted(url: str) -> None:
     async with served(url, access=ACCESS, public=PUBLIC) as client:
-        said = {**THEIRS, "sec_fetch_site": "same-origin"}
-        answer = await client.post("/api/session", {"token": TOKEN}, **said)
+        headers = {**PUBLIC_HEADERS, "sec_fetch_site": "same-origin"}
+        answer = await client.post("/api/session", {"token": TOKEN}, **headers)
         assert answer.status == 204
         cookie = answer.headers["set-cookie"]
         assert "; Secure" in cookie
-        kept = cookie.partition(";")[0]
-        submitted = await client.post("/api/runs", {"job": "echo"}, cookie=kept, **said)
+        session = cookie.partition(";")[0]
+        submitted = await client.post("/api/runs", {"job": "echo"}, cookie=session, **headers)
         assert submitted.status == 201
 
 
 @pytest.mark.proves("S3")
-async def test_also_when_the_proxy_calls_us_by_our_own_name(url: str) -> None:
+async def test_public_origin_is_accepted_when_the_proxy_sends_the_local_host(url: str) -> None:
     async with served(url, public=PUBLIC) as client:
-        answer = await client.post("/api/runs", {"job": "echo"}, origin=THEIRS["origin"])
+        answer = await client.post("/api/runs", {"job": "echo"}, origin=PUBLIC_HEADERS["origin"])
         assert answer.status == 201
 
 
@@ -46,25 +46,25 @@ async def test_also_when_the_proxy_calls_us_by_our_own_name(url: str) -> None:
         {"sec_fetch_site": "cross-site"},
     ],
 )
-async def test_no_other_origin_may(url: str, changed: dict[str, str]) -> None:
+async def test_other_origins_are_refused_behind_a_proxy(url: str, changed: dict[str, str]) -> None:
     async with served(url, public=PUBLIC) as client:
-        answer = await client.post("/api/runs", {"job": "echo"}, **{**THEIRS, **changed})
+        answer = await client.post("/api/runs", {"job": "echo"}, **{**PUBLIC_HEADERS, **changed})
         assert (answer.status, answer["code"]) == (403, "cross_origin")
 
 
 @pytest.mark.proves("S3")
-async def test_without_the_setting_our_own_page_behind_tls_is_told_which_one(url: str) -> None:
+async def test_refused_tls_origin_names_the_missing_setting(url: str) -> None:
     async with served(url) as client:
-        by_tls = {"origin": client.address.replace("http:", "https:")}
-        refused = await client.post("/api/runs", {"job": "echo"}, **by_tls)
+        tls_origin = {"origin": client.address.replace("http:", "https:")}
+        refused = await client.post("/api/runs", {"job": "echo"}, **tls_origin)
         assert (refused.status, refused["code"]) == (403, "cross_origin")
         assert "HEADWAY_PUBLIC_URL" in refused["detail"]
 
 
 @pytest.mark.proves("S3")
-async def test_without_the_setting_the_public_name_is_unknown(url: str) -> None:
+async def test_public_host_is_refused_without_the_setting(url: str) -> None:
     async with served(url) as client:
-        assert (await client.post("/api/runs", {"job": "echo"}, **THEIRS)).status == 421
+        assert (await client.post("/api/runs", {"job": "echo"}, **PUBLIC_HEADERS)).status == 421
 
 
 @pytest.mark.proves("S3")
@@ -78,17 +78,17 @@ async def test_without_the_setting_the_public_name_is_unknown(url: str) -> None:
         ("/docs/", 404, None),
     ],
 )
-async def test_nobody_is_led_to_an_address_without_tls_or_prefix(
+async def test_redirects_keep_tls_and_the_path_prefix(
     url: str, path: str, status: int, location: str | None
 ) -> None:
     async with served(url, public=PUBLIC) as client:
-        answer = await client.get(path, host=THEIRS["host"])
+        answer = await client.get(path, host=PUBLIC_HEADERS["host"])
         assert (answer.status, answer.headers.get("location")) == (status, location)
 
 
 @pytest.mark.proves("S3")
 @pytest.mark.parametrize(
-    ("said", "origin"),
+    ("url", "origin"),
     [
         ("https://headway.example.org:443", "https://headway.example.org"),
         ("http://Headway.Example.org:80/", "http://headway.example.org"),
@@ -96,23 +96,23 @@ async def test_nobody_is_led_to_an_address_without_tls_or_prefix(
         ("http://[::1]:9000", "http://[::1]:9000"),
     ],
 )
-def test_the_origin_is_written_as_browsers_write_it(said: str, origin: str) -> None:
-    assert PublicAddress.parse(said).origin == origin
+def test_public_origin_is_normalized_as_in_browsers(url: str, origin: str) -> None:
+    assert PublicAddress.parse(url).origin == origin
 
 
 @pytest.mark.parametrize(
-    "said",
+    "url",
     [
         "headway.example.org", "ftp://headway.example.org", "https://", "https://ann:x@host",
         "https://host:port", "https://host?x", "https://host#x", "https://ho st", "", "https://[::1",
     ],
 )  # fmt: skip
-def test_a_public_url_that_cannot_be_right_is_refused(said: str) -> None:
+def test_invalid_public_url_is_refused(url: str) -> None:
     with pytest.raises(ConfigurationError, match="such as https://headway"):
-        PublicAddress.parse(said)
+        PublicAddress.parse(url)
 
 
-@pytest.mark.parametrize("said", ["https://host", "host:8070", "host/path", "*", "a b"])
-def test_a_name_that_no_request_could_have_is_refused(said: str) -> None:
-    with pytest.raises(ConfigurationError, match="allowed_hosts has"):
-        Origins([said])
+@pytest.mark.parametrize("host", ["https://host", "host:8070", "host/path", "*", "a b"])
+def test_invalid_allowed_host_is_refused(host: str) -> None:
+    with pytest.raises(ConfigurationError, match="allowed_hosts contains"):
+        Origins([host])

@@ -1,4 +1,4 @@
-"""`/readyz` shows whether the server can commit a write now (I20)."""
+"""`/readyz` reports if the server can commit a write now (I20)."""
 
 import asyncio
 import json
@@ -19,7 +19,7 @@ from headway.api.routes.event_routes import encode_event
 from headway.api.routes.metrics import Metrics
 from headway.app import Headway
 from headway.cli.client.in_process import LocalTransport
-from headway.core.command.admin.probe import Probe
+from headway.core.command.admin.instance import Probe
 from headway.services.upkeep.event_feed import EventFeed
 from tests.api.client import Client
 from tests.api.conftest import served
@@ -31,10 +31,10 @@ BOUND_S = 30.0
 
 
 @pytest.mark.proves("I20")
-async def test_a_database_that_takes_no_writes_makes_a_server_unready(
+async def test_database_that_refuses_writes_makes_the_server_unready(
     client: Client, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It can still be read: to read it is not enough."""
+    """The database can still be read, but that is not sufficient."""
     monkeypatch.setattr(health, "READY_S_MAX", 0.3)
     monkeypatch.setattr(health, "PROBE_INTERVAL_S", 0.0)
     held = sqlite3.connect(url.removeprefix("sqlite:///"), isolation_level=None)
@@ -94,7 +94,9 @@ async def test_failed_readiness_probe_is_logged_once_for_all_requests_that_share
             answers = await asyncio.gather(*(client.get("/readyz") for _ in range(20)))
             disk.free()
     assert {answer.status for answer in answers} == {503}
-    warnings = [one for one in caplog.records if "readiness_probe_failed" in one.getMessage()]
+    warnings = [
+        record for record in caplog.records if "readiness_probe_failed" in record.getMessage()
+    ]
     assert len(warnings) == 1
 
 
@@ -110,32 +112,32 @@ async def test_readiness_check_commits_a_write(client: Client, url: str) -> None
 
 
 @pytest.mark.proves("I20")
-async def test_however_many_ask_the_database_is_asked_once(
+async def test_concurrent_readiness_requests_share_one_probe(
     client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(health, "PROBE_INTERVAL_S", 3_600.0)
-    asked: Counter[type] = Counter()
+    command_counts: Counter[type] = Counter()
     apply = SqlStore.apply
 
-    async def counted(store: SqlStore, command: Any) -> Any:
-        asked[type(command)] += 1
+    async def count_commands(store: SqlStore, command: Any) -> Any:
+        command_counts[type(command)] += 1
         return await apply(store, command)
 
-    monkeypatch.setattr(SqlStore, "apply", counted)
+    monkeypatch.setattr(SqlStore, "apply", count_commands)
     answers = await asyncio.gather(*(client.get("/readyz") for _ in range(20)))
     assert {answer.status for answer in answers} == {200}
-    assert asked[Probe] <= 1
+    assert command_counts[Probe] <= 1
 
 
 @pytest.mark.proves("I20")
-async def test_a_server_that_stops_is_not_ready(url: str) -> None:
+async def test_stopping_server_is_not_ready(url: str) -> None:
     async with Headway(url) as hw, EventFeed(hw.store, hw.store.events, pack=encode_event) as feed:
         app = build_application(
             hw, feed, Metrics(), access=Access(()), origins=Origins(()), version="0"
         )
-        asked = LocalTransport(app, "here")
-        assert (await asked.request("GET", "/readyz", None, {})).status == 200
+        transport = LocalTransport(app, "here")
+        assert (await transport.request("GET", "/readyz", None, {})).status == 200
         feed.close()
-        answer = await asked.request("GET", "/readyz", None, {})
+        answer = await transport.request("GET", "/readyz", None, {})
         assert (answer.status, json.loads(answer.body)["code"]) == (503, "stopping")
-        assert (await asked.request("GET", "/healthz", None, {})).status == 200
+        assert (await transport.request("GET", "/healthz", None, {})).status == 200

@@ -1,4 +1,4 @@
-"""The OpenAPI document and its page: whole, offline, and nothing in it taken as HTML."""
+"""The OpenAPI document and its page are complete, work offline and escape HTML."""
 
 import json
 import re
@@ -26,7 +26,7 @@ REFUSED_BODIES = {"408", "413", "415"}
 
 
 @pytest.mark.proves("S8")
-async def test_the_page_names_every_call_and_needs_no_script_and_no_network(
+async def test_reference_page_lists_every_call_without_scripts_or_network(
     client: Client,
 ) -> None:
     document = (await client.get("/openapi.json")).body
@@ -39,7 +39,7 @@ async def test_the_page_names_every_call_and_needs_no_script_and_no_network(
     assert not re.search(r"(src|href)=\"(?!/openapi\.json)", page.body)
 
 
-async def test_every_call_says_what_it_does_and_every_body_has_an_example(client: Client) -> None:
+async def test_every_call_has_a_description_and_every_body_an_example(client: Client) -> None:
     document = (await client.get("/openapi.json")).body
     for path, methods in document["paths"].items():
         for method, operation in methods.items():
@@ -51,37 +51,40 @@ async def test_every_call_says_what_it_does_and_every_body_has_an_example(client
 
 
 def assert_can_be_sent(document: dict[str, Any], schema: dict[str, Any]) -> None:
-    """The example that the page prints is one that the server takes."""
-    said = example_body(document, schema)
-    assert said, schema
-    assert set(resolve_schema(document, schema).get("required", ())) <= set(said)
+    """Check that the server accepts the example on the page."""
+    example = example_body(document, schema)
+    assert example, schema
+    assert set(resolve_schema(document, schema).get("required", ())) <= set(example)
     for name in re.findall(r'"#/components/schemas/(\w+)"', json.dumps(schema)):
         model = getattr(wire, name, None) or getattr(flow_bodies, name)
-        model.model_validate(said)
+        model.model_validate(example)
 
 
-async def test_the_document_says_what_is_asked_for_and_what_is_answered(client: Client) -> None:
+async def test_document_describes_authentication_and_every_answer(client: Client) -> None:
     document = (await client.get("/openapi.json")).body
     schemes = document["components"]["securitySchemes"]
     assert {scheme["type"] for scheme in schemes.values()} == {"http", "apiKey"}
-    assert [set(one) for one in document["security"]] == [{name} for name in schemes]
+    assert [set(names) for names in document["security"]] == [{name} for name in schemes]
     members = document["components"]["schemas"]["ProblemView"]["properties"]
     assert {"place", "faults", "active_run_id", "reason", "error_id"} <= set(members)
     for path, methods in document["paths"].items():
         for method, operation in methods.items():
-            told = set(operation["responses"])
-            assert told >= REFUSED_BY_THE_GUARD, (method, path)
-            is_read = method != "get" and (method, path) != ("delete", "/api/session")
-            assert told & REFUSED_BODIES == (REFUSED_BODIES if is_read else set()), (method, path)
+            statuses = set(operation["responses"])
+            assert statuses >= REFUSED_BY_THE_GUARD, (method, path)
+            has_body = method != "get" and (method, path) != ("delete", "/api/session")
+            assert statuses & REFUSED_BODIES == (REFUSED_BODIES if has_body else set()), (
+                method,
+                path,
+            )
             for status, answer in operation["responses"].items():
-                is_told = answer.get("content") or status == "204"
-                assert is_told, (method, path, status)
+                is_described = answer.get("content") or status == "204"
+                assert is_described, (method, path, status)
                 if status in ("429", "503"):
                     assert "Retry-After" in answer["headers"], (method, path)
 
 
 @pytest.mark.proves("R5.6")
-async def test_the_root_paths_are_told_of_with_examples_of_what_they_answer(
+async def test_root_paths_are_documented_with_examples(
     client: Client,
 ) -> None:
     document = (await client.get("/openapi.json")).body
@@ -95,34 +98,34 @@ async def test_the_root_paths_are_told_of_with_examples_of_what_they_answer(
     assert {path for _, path in calls} == ROOT_PATHS
     for call, answers in calls.items():
         for status, answer in answers.items():
-            told = answer["content"].get("application/json", {})
-            assert told or status not in ("200", "400", "405"), call
-            if told:
-                where = {**told["schema"], "components": {"schemas": schemas}}
-                validate(where, told["example"])
+            described = answer["content"].get("application/json", {})
+            assert described or status not in ("200", "400", "405"), call
+            if described:
+                schema = {**described["schema"], "components": {"schemas": schemas}}
+                validate(schema, described["example"])
     missing = calls["get", "/allocate"]["500"]["content"]["application/json"]
     assert missing["example"] == (await client.get("/allocate")).body == {"error": "no worker"}
 
 
-async def test_the_stream_is_told_of_block_by_block(client: Client) -> None:
-    """As it is sent, and as the example of it: both fit."""
+async def test_event_stream_schema_matches_real_events(client: Client) -> None:
+    """The example and a real event both match the schema."""
     document = (await client.get("/openapi.json")).body
-    told = document["paths"]["/api/events"]["get"]["responses"]["200"]["content"]
-    stream = told["text/event-stream"]
+    content = document["paths"]["/api/events"]["get"]["responses"]["200"]["content"]
+    stream = content["text/event-stream"]
     assert stream["schema"]["contentMediaType"] == "text/event-stream"
     block = stream["schema"]["contentSchema"]["items"]
     event, *_ = block["properties"]["data"]["contentSchema"]["anyOf"]
-    where = {"components": {"schemas": document["components"]["schemas"]}}
-    run_id = await client.submitted("echo")
-    sent = await client.told(run_id, "run_state_changed")
-    example = next(one for one in blocks(stream["example"]) if "data" in one)
+    definitions = {"components": {"schemas": document["components"]["schemas"]}}
+    run_id = await client.submit("echo")
+    sent = await client.wait_for_event(run_id, "run_state_changed")
+    example = next(fields for fields in blocks(stream["example"]) if "data" in fields)
     real = {"id": str(sent.id), "event": sent.event, "data": json.dumps(sent.data)}
-    for one in (example, real):
-        validate({**block, **where}, one)
-        data = json.loads(one["data"])
-        validate({**event, **where}, data)
-        number, _, _ = one["id"].partition("-")
-        assert (str(data["seq"]), data["type"]) == (number, one["event"])
+    for fields in (example, real):
+        validate({**block, **definitions}, fields)
+        data = json.loads(fields["data"])
+        validate({**event, **definitions}, data)
+        number, _, _ = fields["id"].partition("-")
+        assert (str(data["seq"]), data["type"]) == (number, fields["event"])
     assert set(json.loads(example["data"])) == set(sent.data)
 
 
@@ -134,27 +137,29 @@ def blocks(stream: str) -> Iterator[dict[str, str]]:
 
 @pytest.mark.proves("I15", "S9")
 @pytest.mark.parametrize("path", ["/healthz", "/api/lanes", "/metrics", "/list"])
-async def test_what_the_guard_refuses_is_told_of_every_call(client: Client, path: str) -> None:
+async def test_refusals_of_the_guard_are_documented_for_every_call(
+    client: Client, path: str
+) -> None:
     document = (await client.get("/openapi.json")).body
-    told = document["paths"][path]["get"]["responses"]
+    responses = document["paths"][path]["get"]["responses"]
     text, json_ = {"content-type": "text/plain"}, {"content-type": "application/json"}
     for body, kind in ((b"a body where none is needed", text), (b"x" * (1 << 21), json_)):
-        assert str((await client.send("GET", path, body, kind)).status) in told
+        assert str((await client.send("GET", path, body, kind)).status) in responses
     for answer in (
         await client.get(f"{path}?x=%00"),
         await client.get(path, Host="elsewhere.example"),
         await client.get(path, X="x" * (40 << 10)),
     ):
-        assert answer.headers["content-type"] in told[str(answer.status)]["content"], answer
+        assert answer.headers["content-type"] in responses[str(answer.status)]["content"], answer
         assert answer["title"] == HTTPStatus(answer.status).phrase
 
 
-async def test_every_answer_to_a_refused_call_has_no_member_that_is_not_described(
+async def test_problem_documents_have_only_documented_members(
     client: Client,
 ) -> None:
     document = (await client.get("/openapi.json")).body
     described = set(document["components"]["schemas"]["ProblemView"]["properties"])
-    run_id = await client.submitted("stay", key="ann")
+    run_id = await client.submit("stay", key="ann")
     for answer in (
         await client.post("/api/runs", {"job": "stay", "key": "ann"}),
         await client.post("/api/runs", {"job": 5}),
@@ -169,13 +174,13 @@ async def test_every_answer_to_a_refused_call_has_no_member_that_is_not_describe
         assert set(answer.body) <= described, answer
 
 
-async def test_the_page_prints_calls_that_can_be_made(client: Client) -> None:
+async def test_reference_page_has_no_empty_example_bodies(client: Client) -> None:
     page = (await client.get("/docs")).body
     assert "-d &#x27;{}&#x27;" not in page
 
 
 @pytest.mark.proves("S8")
-def test_words_of_the_document_are_no_html() -> None:
+def test_reference_page_escapes_html() -> None:
     operation = {"description": "<script>alert(1)</script>", "parameters": [], "responses": {}}
     document = {
         "info": {"title": "<b>", "version": "1"},

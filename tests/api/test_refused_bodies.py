@@ -19,10 +19,12 @@ BOUND_S = 20.0
 
 def send_then_read(address: str, body_byte_count: int, *, is_chunked: bool) -> bytes:
     """Send the whole body as httpx does: read the answer only when sending ended or failed."""
-    where = urlsplit(address)
+    address_parts = urlsplit(address)
     size = b"Transfer-Encoding: chunked" if is_chunked else b"Content-Length: %d" % body_byte_count
     part = b" " * (64 << 10)
-    with socket.create_connection((where.hostname, where.port), timeout=BOUND_S) as client:
+    with socket.create_connection(
+        (address_parts.hostname, address_parts.port), timeout=BOUND_S
+    ) as client:
         try:
             client.sendall(HEAD + size + b"\r\n\r\n")
             for _ in range(body_byte_count // len(part)):
@@ -30,7 +32,7 @@ def send_then_read(address: str, body_byte_count: int, *, is_chunked: bool) -> b
             if is_chunked:
                 client.sendall(b"0\r\n\r\n")
         except ConnectionError:
-            pass  # What was answered before may still be read.
+            pass  # An answer that was sent before may still be readable.
         parts = []
         while part := client.recv(64 << 10):
             parts.append(part)
@@ -38,8 +40,10 @@ def send_then_read(address: str, body_byte_count: int, *, is_chunked: bool) -> b
 
 
 def post_with_library(address: str, body_byte_count: int) -> int:
-    where = urlsplit(address)
-    client = http.client.HTTPConnection(where.hostname or "", where.port, timeout=BOUND_S)
+    address_parts = urlsplit(address)
+    client = http.client.HTTPConnection(
+        address_parts.hostname or "", address_parts.port, timeout=BOUND_S
+    )
     try:
         headers = {"content-type": "application/json"}
         client.request("POST", "/api/runs", body=b" " * body_byte_count, headers=headers)
@@ -88,8 +92,8 @@ async def test_fast_sender_is_cut_off_after_the_limit_of_bytes(
 
 async def count_bytes_taken(client: Client, *, part: bytes) -> int:
     """Send the body of a refused request, part by part, until the server ends the connection."""
-    where = urlsplit(client.address)
-    _, writer = await asyncio.open_connection(where.hostname, where.port)
+    address_parts = urlsplit(client.address)
+    _, writer = await asyncio.open_connection(address_parts.hostname, address_parts.port)
     count = 0
     try:
         writer.write(HEAD + b"Content-Length: 1000000000000\r\n\r\n")

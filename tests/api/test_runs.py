@@ -1,4 +1,4 @@
-"""Runs over HTTP: submit, look, list, cancel, talk."""
+"""Runs over HTTP: submit, read, list, cancel and send messages."""
 
 from typing import Any
 
@@ -11,11 +11,11 @@ pytestmark = pytest.mark.backend("sqlite")
 
 
 @pytest.mark.proves("R1.1")
-async def test_a_run_is_accepted_carried_out_and_can_be_looked_at(client: Client) -> None:
+async def test_run_is_accepted_executed_and_read(client: Client) -> None:
     answer = await client.post("/api/runs", {"job": "echo", "key": "ann", "params": {"said": [1]}})
     assert answer.status == 201
     assert answer.headers["location"] == f"/api/runs/{answer['id']}"
-    run = await client.ended(answer["id"])
+    run = await client.wait_for_end(answer["id"])
     assert (run["status"], run["state"], run["result"]) == ("succeeded", "Done", [1])
     assert (run["key"], run["job"], run["lane"], run["mode"]) == ("ann", "echo", "main", "start")
     assert run["params"] == {"said": [1]}
@@ -23,7 +23,7 @@ async def test_a_run_is_accepted_carried_out_and_can_be_looked_at(client: Client
 
 
 @pytest.mark.proves("R1.1")
-async def test_the_201_of_a_run_that_started_at_once_says_so(client: Client) -> None:
+async def test_201_of_a_run_that_started_at_once_shows_it_as_running(client: Client) -> None:
     first = await client.post("/api/runs", {"job": "stay", "key": "ann"})
     assert (first["status"], first["state"], first["generation"]) == ("running", "Running", 1)
     assert first["started_at"] == first["queued_at"]
@@ -37,12 +37,12 @@ async def test_the_201_of_a_run_that_started_at_once_says_so(client: Client) -> 
 
 
 @pytest.mark.proves("R7.11")
-async def test_the_traceback_of_a_failed_run_is_in_its_own_view_alone(client: Client) -> None:
+async def test_traceback_of_a_failed_run_is_only_in_its_own_view(client: Client) -> None:
     async def fail(ctx: RunContext) -> None:
         raise ValueError("the feed is gone")
 
     client.hw.job(fail)
-    run = await client.ended(await client.submitted("fail", key="ann"))
+    run = await client.wait_for_end(await client.submit("fail", key="ann"))
     assert run["traceback"].endswith("ValueError: the feed is gone\n")
     assert run["traceback"].startswith("Traceback (most recent call last):\n")
     for path in ("/api/runs", "/api/state", "/api/board", f"/api/runs/{run['id']}/explain"):
@@ -50,17 +50,17 @@ async def test_the_traceback_of_a_failed_run_is_in_its_own_view_alone(client: Cl
 
 
 @pytest.mark.proves("R1.10")
-async def test_every_view_of_a_run_says_when_it_last_changed(client: Client) -> None:
+async def test_every_view_of_a_run_has_the_time_of_its_last_change(client: Client) -> None:
     answer = await client.post("/api/runs", {"job": "echo", "key": "ann"})
     assert answer["updated_at"] == answer["queued_at"]
-    run = await client.ended(answer["id"])
+    run = await client.wait_for_end(answer["id"])
     assert run["updated_at"] == run["ended_at"]
     assert (await client.get("/api/runs"))["runs"][0]["updated_at"] == run["ended_at"]
 
 
 @pytest.mark.proves("R2.8")
-async def test_a_run_that_timed_out_says_which_limit_it_has_passed(client: Client) -> None:
-    run = await client.ended(await client.submitted("stay", key="ann", timeout_s=0.05))
+async def test_timed_out_run_names_the_limit_it_exceeded(client: Client) -> None:
+    run = await client.wait_for_end(await client.submit("stay", key="ann", timeout_s=0.05))
     message = "executed for longer than its timeout_s, which is 0.05"
     assert (run["status"], run["error"]) == (
         "timed_out",
@@ -71,10 +71,10 @@ async def test_a_run_that_timed_out_says_which_limit_it_has_passed(client: Clien
 
 
 @pytest.mark.proves("R1.5")
-async def test_a_busy_key_is_answered_409_with_the_run_that_keeps_it_busy(
+async def test_busy_key_is_409_with_the_active_run(
     client: Client,
 ) -> None:
-    first = await client.submitted("stay", key="ann")
+    first = await client.submit("stay", key="ann")
     second = await client.post("/api/runs", {"job": "stay", "key": "ann"})
     assert (second.status, second["code"], second["active_run_id"]) == (409, "key_busy", first)
     assert second.headers["content-type"] == "application/problem+json"
@@ -83,7 +83,7 @@ async def test_a_busy_key_is_answered_409_with_the_run_that_keeps_it_busy(
 
 
 @pytest.mark.proves("I6")
-async def test_the_same_idempotency_key_gives_the_same_run(client: Client) -> None:
+async def test_same_idempotency_key_returns_the_same_run(client: Client) -> None:
     body = {"job": "echo", "params": {"said": 1}}
     first = await client.post("/api/runs", body, idempotency_key="one")
     again = await client.post("/api/runs", body, idempotency_key="one")
@@ -112,7 +112,7 @@ async def test_the_same_idempotency_key_gives_the_same_run(client: Client) -> No
         ({"job": "echo", "key": "  "}, "key"),
     ],
 )
-async def test_a_bad_submission_is_refused_with_its_place(
+async def test_invalid_submission_is_refused_with_the_field(
     client: Client, body: Any, place: str
 ) -> None:
     answer = await client.post("/api/runs", body)
@@ -120,9 +120,9 @@ async def test_a_bad_submission_is_refused_with_its_place(
     assert (await client.get("/api/runs"))["runs"] == []
 
 
-async def test_a_list_is_paged_newest_first_and_filtered(client: Client) -> None:
-    ids = [await client.submitted("echo", key=f"key {n}") for n in range(5)]
-    await client.ended(ids[-1])
+async def test_run_list_is_paged_newest_first_and_filtered(client: Client) -> None:
+    ids = [await client.submit("echo", key=f"key {n}") for n in range(5)]
+    await client.wait_for_end(ids[-1])
     first = await client.get("/api/runs?limit=3")
     assert [run["id"] for run in first["runs"]] == ids[:1:-1]
     rest = await client.get(f"/api/runs?limit=3&cursor={first['cursor']}")
@@ -134,15 +134,15 @@ async def test_a_list_is_paged_newest_first_and_filtered(client: Client) -> None
 
 
 @pytest.mark.proves("I11")
-async def test_a_cancel_tells_the_truth_and_a_second_is_told_apart(client: Client) -> None:
-    run_id = await client.submitted("stay", key="ann")
-    queued = await client.submitted("stay", key="ann", on_conflict="enqueue")
+async def test_cancel_reports_its_effect_and_is_refused_after_the_end(client: Client) -> None:
+    run_id = await client.submit("stay", key="ann")
+    queued = await client.submit("stay", key="ann", on_conflict="enqueue")
     answer = await client.post(f"/api/runs/{queued}/cancel")
     assert (answer.status, answer["answer"], answer["run"]["state"]) == (202, "canceled", "Idle")
-    await client.begun(run_id)
+    await client.wait_until_running(run_id)
     answer = await client.post(f"/api/runs/{run_id}/cancel", {"reason": "enough"})
     assert (answer.status, answer["answer"]) == (202, "requested")
-    run = await client.ended(run_id)
+    run = await client.wait_for_end(run_id)
     assert (run["state"], run["cancel"]["reason"]) == ("Cancelled", "enough")
     late = await client.post(f"/api/runs/{run_id}/cancel")
     assert (late.status, late["code"]) == (409, "run_not_active")
@@ -150,25 +150,25 @@ async def test_a_cancel_tells_the_truth_and_a_second_is_told_apart(client: Clien
 
 @pytest.mark.proves("I3")
 async def test_messages_and_answers_reach_the_job(client: Client) -> None:
-    run_id = await client.submitted("listen")
+    run_id = await client.submit("listen")
     sent = {"content": "hello", "deliver": "when_listening"}
     assert (await client.post(f"/api/runs/{run_id}/messages", sent)).status == 202
-    assert (await client.ended(run_id))["result"] == ["hello"]
+    assert (await client.wait_for_end(run_id))["result"] == ["hello"]
     late = await client.post(f"/api/runs/{run_id}/messages", {"content": "hello"})
     assert (late.status, late["code"]) == (409, "run_not_active")
     assert late["reason"] == "no_active_run"
 
-    run_id = await client.submitted("ask")
-    asked = await client.told(run_id, "permission_request")
-    call_id = asked.data["payload"]["call_id"]
+    run_id = await client.submit("ask")
+    request = await client.wait_for_event(run_id, "permission_request")
+    call_id = request.data["payload"]["call_id"]
     answer = {"call_id": call_id, "approved": True, "note": "go"}
     assert (await client.post(f"/api/runs/{run_id}/resume", answer)).status == 200
-    assert (await client.ended(run_id))["result"] == {"approved": True, "note": "go"}
+    assert (await client.wait_for_end(run_id))["result"] == {"approved": True, "note": "go"}
 
 
-async def test_a_run_explains_itself(client: Client) -> None:
-    first = await client.submitted("stay", key="ann")
-    behind = await client.submitted("stay", key="ann", on_conflict="enqueue")
+async def test_queued_run_is_explained_with_its_holder_and_position(client: Client) -> None:
+    first = await client.submit("stay", key="ann")
+    behind = await client.submit("stay", key="ann", on_conflict="enqueue")
     explained = await client.get(f"/api/runs/{behind}/explain")
     assert (explained["gate"], explained["holder_ids"], explained["position"]) == (
         "key",
@@ -188,13 +188,13 @@ async def test_a_run_explains_itself(client: Client) -> None:
         ("GET", "/messages"),
     ],
 )
-async def test_a_run_that_is_not_there_is_404(client: Client, method: str, path: str) -> None:
+async def test_unknown_run_is_404(client: Client, method: str, path: str) -> None:
     answer = await client.call(method, f"/api/runs/nope{path}")
     assert (answer.status, answer["code"]) == (404, "run_not_found")
 
 
 @pytest.mark.proves("I3")
-async def test_what_is_answered_at_once_is_what_is_stored(client: Client) -> None:
+async def test_answer_to_a_submission_equals_the_stored_run(client: Client) -> None:
     await client.call("PATCH", "/api/lanes/held", {"paused": True})
     for body in (
         {"job": "echo"},
@@ -209,18 +209,18 @@ async def test_what_is_answered_at_once_is_what_is_stored(client: Client) -> Non
 
 
 @pytest.mark.proves("R1.8")
-async def test_the_files_of_a_run_are_listed_page_by_page(client: Client) -> None:
+async def test_files_of_a_run_are_listed_in_pages(client: Client) -> None:
     @client.hw.job
-    async def writes(ctx: RunContext) -> None:
+    async def write_files(ctx: RunContext) -> None:
         for path in ("a.txt", "b/c.txt"):
             async with ctx.file(path) as file:
                 await file.write(b"seven b")
 
-    run_id = await client.submitted("writes")
+    run_id = await client.submit("write_files")
     await client.hw.run(run_id).wait_for_end()
     first = await client.get(f"/api/runs/{run_id}/files?limit=1")
     (file,) = first["files"]
     assert (file["path"], file["byte_count"]) == ("a.txt", 7)
     rest = await client.get(f"/api/runs/{run_id}/files?limit=1&cursor={first['cursor']}")
-    assert ([one["path"] for one in rest["files"]], rest["cursor"]) == (["b/c.txt"], None)
+    assert ([file_["path"] for file_ in rest["files"]], rest["cursor"]) == (["b/c.txt"], None)
     assert (await client.get("/api/runs/none/files")).status == 404

@@ -1,4 +1,4 @@
-"""R1.12: a secret among the parameters is never echoed; it is only said to be set."""
+"""Secret parameters are never returned; they are only shown as set (R1.12)."""
 
 import asyncio
 import json
@@ -18,17 +18,17 @@ from tests.api.client import Client
 pytestmark = pytest.mark.backend("sqlite")
 
 PASSWORD: Final = "correct horse"
-SPARE: Final = SecretStr("a default")
+DEFAULT_SECRET: Final = SecretStr("a default")
 SET: Final = {"secret": "set"}
 
 
-def shown_in(folder: Path, run_id: str) -> Any:
+def read_mirror(folder: Path, run_id: str) -> Any:
     return json.loads((folder / "runs" / f"{run_id}.json").read_text())
 
 
 @pytest.fixture
-async def used(client: Client) -> list[str]:
-    """The passwords with which the job has logged in."""
+async def used_passwords(client: Client) -> list[str]:
+    """Register a job with secret parameters, and return the list of passwords that it receives."""
     passwords: list[str] = []
 
     @client.hw.job()
@@ -37,7 +37,7 @@ async def used(client: Client) -> list[str]:
         name: str,
         password: SecretStr,
         pin: SecretStr | None = None,
-        spare: SecretStr = SPARE,
+        spare: SecretStr = DEFAULT_SECRET,
     ) -> None:
         assert ctx.params["password"] == password.get_secret_value()
         passwords.append(password.get_secret_value())
@@ -46,40 +46,40 @@ async def used(client: Client) -> list[str]:
 
 
 @pytest.mark.proves("S4")
-async def test_a_secret_is_not_shown_though_whoever_saved_it_did_not_know_the_job(
-    client: Client, url: str, used: list[str]
+async def test_secret_saved_by_a_program_without_the_job_is_not_shown(
+    client: Client, url: str, used_passwords: list[str]
 ) -> None:
-    async with Headway(url).without_engine() as stranger:
-        await stranger.keys.save("ann", job="login", params={"name": "ann", "password": PASSWORD})
+    async with Headway(url).without_engine() as other:
+        await other.keys.save("ann", job="login", params={"name": "ann", "password": PASSWORD})
     for path in ("/api/state", "/api/keys", "/api/keys/ann"):
         text = json.dumps((await client.get(path)).body)
         assert PASSWORD not in text, path
         assert json.dumps(SET) in text, path
-    await client.ended(await client.submitted("login", key="ann"))
-    assert used == [PASSWORD]
+    await client.wait_for_end(await client.submit("login", key="ann"))
+    assert used_passwords == [PASSWORD]
 
 
 @pytest.mark.proves("S4")
-async def test_a_row_that_is_as_large_as_may_be_is_shown_without_its_secret(
-    client: Client, url: str, used: list[str]
+async def test_key_of_the_maximum_size_is_shown_without_its_secret(
+    client: Client, url: str, used_passwords: list[str]
 ) -> None:
-    """Its secret is marked only when it is read, which makes it longer."""
+    """The secret is marked only when it is read, and the mark makes the document longer."""
     params = {"name": "", "password": PASSWORD}
     params["name"] = "x" * (BYTE_COUNT_MAX - len(json.dumps(params, separators=(",", ":"))))
-    async with Headway(url).without_engine() as stranger:
-        await stranger.keys.save("ann", job="login", params=params)
+    async with Headway(url).without_engine() as other:
+        await other.keys.save("ann", job="login", params=params)
     shown = (await client.get("/api/keys/ann")).body
     assert shown["params"] == {"name": params["name"], "password": SET}
 
 
 @pytest.mark.proves("R1.12")
-async def test_the_job_is_given_the_secret_and_nobody_is_shown_it(
-    client: Client, used: list[str]
+async def test_job_receives_the_secret_and_no_answer_contains_it(
+    client: Client, used_passwords: list[str]
 ) -> None:
     params = {"name": "ann", "password": PASSWORD, "pin": "1234"}
-    run_id = await client.submitted("login", key="ann", params=params)
-    await client.ended(run_id)
-    assert used == [PASSWORD]
+    run_id = await client.submit("login", key="ann", params=params)
+    await client.wait_for_end(run_id)
+    assert used_passwords == [PASSWORD]
     shown = await client.get(f"/api/runs/{run_id}")
     assert shown["params"] == {"name": "ann", "password": SET, "pin": SET}
     for path in (f"/api/runs/{run_id}", "/api/runs", "/api/state", "/api/events?after=0"):
@@ -90,37 +90,37 @@ async def test_the_job_is_given_the_secret_and_nobody_is_shown_it(
 
 
 @pytest.mark.proves("R1.12")
-async def test_a_saved_secret_is_shown_as_set_kept_and_used(
-    client: Client, used: list[str]
+async def test_saved_secret_is_shown_as_set_and_used(
+    client: Client, used_passwords: list[str]
 ) -> None:
     row = {"job": "login", "params": {"name": "ann", "password": PASSWORD}}
     saved = await client.call("PUT", "/api/keys/ann", row)
     assert saved["params"] == {"name": "ann", "password": SET}
-    # What a form sends back: another name, and the secret as it was shown.
+    # A form sends back a changed name, and the secret as it was shown.
     row["params"] = {"name": "anna", "password": SET}
     again = await client.call("PUT", "/api/keys/ann", row)
     assert again["params"] == {"name": "anna", "password": SET}
-    await client.ended(await client.submitted("login", key="ann"))
-    await client.ended(await client.submitted("login", key="ann", params=row["params"]))
-    assert used == [PASSWORD, PASSWORD]
+    await client.wait_for_end(await client.submit("login", key="ann"))
+    await client.wait_for_end(await client.submit("login", key="ann", params=row["params"]))
+    assert used_passwords == [PASSWORD, PASSWORD]
 
 
 @pytest.mark.proves("R1.12")
-async def test_a_secret_that_is_only_said_to_be_set_must_be_known(
-    client: Client, used: list[str]
+async def test_secret_marked_as_set_is_refused_if_none_is_stored(
+    client: Client, used_passwords: list[str]
 ) -> None:
     params = {"name": "bob", "password": SET}
     body = {"job": "login", "key": "bob", "params": params}
     refused = await client.call("POST", "/api/runs", body)
     assert (refused.status, refused["place"]) == (422, "params.password")
-    assert "give it once more" in refused["detail"]
-    with pytest.raises(InvalidInput, match="give it once more"):
+    assert "send the secret itself" in refused["detail"]
+    with pytest.raises(InvalidInput, match="send the secret itself"):
         await client.hw.keys.save("bob", job="login", params=params)
 
 
 @pytest.mark.proves("R1.12")
-async def test_a_wrong_secret_is_not_repeated_in_the_refusal(
-    client: Client, used: list[str]
+async def test_refusal_of_an_invalid_secret_does_not_contain_it(
+    client: Client, used_passwords: list[str]
 ) -> None:
     body = {"job": "login", "params": {"name": "ann", "password": 12_345_678}}
     refused = await client.call("POST", "/api/runs", body)
@@ -129,7 +129,7 @@ async def test_a_wrong_secret_is_not_repeated_in_the_refusal(
 
 
 @pytest.mark.proves("R1.12")
-async def test_the_mirror_does_not_show_it(url: str, tmp_path: Path) -> None:
+async def test_mirror_does_not_contain_the_secret(url: str, tmp_path: Path) -> None:
     hw = Headway(url, data=tmp_path, mirror=True)
 
     @hw.job()
@@ -138,35 +138,40 @@ async def test_the_mirror_does_not_show_it(url: str, tmp_path: Path) -> None:
     async with hw:
         run = await hw.start("login", params={"password": PASSWORD})
         await run.result()
-    assert shown_in(tmp_path, run.id)["params"] == {"password": SET}
+    assert read_mirror(tmp_path, run.id)["params"] == {"password": SET}
 
 
 @pytest.mark.proves("R1.12")
-async def test_a_secret_that_steers_a_run_is_not_in_its_events(
-    client: Client, used: list[str]
+async def test_secret_sent_with_steer_is_not_in_the_events(
+    client: Client, used_passwords: list[str]
 ) -> None:
     is_steered = asyncio.Event()
 
     @client.hw.job()
-    async def hear(ctx: RunContext, password: SecretStr) -> None:
+    async def listen_once(ctx: RunContext, password: SecretStr) -> None:
         async with ctx.listening():
-            await ctx.emit("hears", {})
+            await ctx.emit("listening", {})
             await is_steered.wait()
-            (heard,) = await ctx.messages()
-        used.append(heard["password"])
+            (message,) = await ctx.messages()
+        used_passwords.append(message["password"])
 
-    first = await client.submitted("hear", key="ann", params={"password": "first"})
-    await client.told(first, "hears")
-    body = {"job": "hear", "key": "ann", "params": {"password": PASSWORD}, "on_conflict": "steer"}
+    first = await client.submit("listen_once", key="ann", params={"password": "first"})
+    await client.wait_for_event(first, "listening")
+    body = {
+        "job": "listen_once",
+        "key": "ann",
+        "params": {"password": PASSWORD},
+        "on_conflict": "steer",
+    }
     assert (await client.post("/api/runs", body)).status < 300
     is_steered.set()
-    await client.ended(first)
-    assert used == [PASSWORD]
+    await client.wait_for_end(first)
+    assert used_passwords == [PASSWORD]
     assert PASSWORD not in json.dumps((await client.get("/api/events?after=0")).body)
 
 
 @pytest.mark.proves("R1.12")
-async def test_a_row_of_a_job_that_nobody_knows_here_keeps_its_secret(client: Client) -> None:
+async def test_key_of_an_unregistered_job_keeps_its_secret(client: Client) -> None:
     row = {"job": "elsewhere", "params": {"password": {"$secret": PASSWORD}}}
     assert (await client.call("PUT", "/api/keys/ann", row))["params"] == {"password": SET}
     row["params"] = {"password": SET}
@@ -176,54 +181,54 @@ async def test_a_row_of_a_job_that_nobody_knows_here_keeps_its_secret(client: Cl
 
 
 @pytest.mark.proves("R1.12")
-def test_a_secret_inside_of_a_parameter_is_refused_with_the_job() -> None:
+def test_job_with_a_secret_nested_in_a_parameter_is_refused() -> None:
     async def login(ctx: RunContext, passwords: list[SecretStr]) -> None: ...
 
-    with pytest.raises(InvalidInput, match="make it a parameter of its own"):
+    with pytest.raises(InvalidInput, match="make it a separate parameter"):
         Headway("sqlite://").job()(login)
 
 
 @pytest.mark.proves("R1.12")
-async def test_a_secret_that_is_replaced_at_this_very_moment_is_not_used(
-    client: Client, used: list[str], monkeypatch: pytest.MonkeyPatch
+async def test_secret_replaced_during_a_submission_is_not_used(
+    client: Client, used_passwords: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     keys, runs = client.hw.keys, client.hw.store.runs
     await keys.save("ann", job="login", params={"name": "ann", "password": PASSWORD})
     read = runs.saved_key
 
-    async def replaced_once_read(key: Key) -> SavedKey | None:
+    async def replace_after_read(key: Key) -> SavedKey | None:
         row = await read(key)
         monkeypatch.undo()
         await keys.save("ann", job="login", params={"name": "ann", "password": "another"})
         return row
 
-    monkeypatch.setattr(runs, "saved_key", replaced_once_read)
+    monkeypatch.setattr(runs, "saved_key", replace_after_read)
     with pytest.raises(RevisionConflict):
         await client.hw.submit("login", key="ann", params={"name": "ann", "password": SET})
-    assert used == []
+    assert used_passwords == []
 
 
 @pytest.mark.proves("S4")
-async def test_a_secret_of_a_task_is_shown_nowhere(client: Client) -> None:
-    given: list[Any] = []
+async def test_no_answer_contains_the_secret_of_a_task(client: Client) -> None:
+    received: list[Any] = []
 
     @client.hw.flows.function
     async def login(what: Any, params: dict[str, Any]) -> Any:
-        given.extend((what, params))
+        received.extend((what, params))
         return {"is": "in", "again": {"$secret": PASSWORD}}
 
     node = {
         "kind": "local",
         "function": "login",
         "prep": {"input_map": {"password": "$params.password"}},
-        "post": {"output_key": "told"},
+        "post": {"output_key": "result"},
     }
     await client.call("PUT", "/api/flows/logins", {"start": "a", "nodes": {"a": node}})
     params = {"password": {"$secret": PASSWORD}}
     task = await client.post("/api/flows/logins/tasks", {"params": params})
     await client.hw.run(task["id"]).wait_for_end()
     (row,) = await client.hw.flows.node_runs(task["id"])
-    assert PASSWORD in json.dumps(given)
+    assert PASSWORD in json.dumps(received)
     assert PASSWORD in json.dumps(row.input)
     for path in (
         *(f"/api/tasks/{task['id']}", f"/api/tasks/{task['id']}/node-runs", "/api/tasks"),
@@ -242,16 +247,16 @@ async def test_a_secret_of_a_task_is_shown_nowhere(client: Client) -> None:
 
 
 @pytest.mark.proves("S4")
-async def test_a_secret_that_a_job_tells_is_not_shown_on(client: Client) -> None:
+async def test_secret_emitted_by_a_job_is_not_shown(client: Client) -> None:
     @client.hw.job()
     async def leak(ctx: RunContext) -> Any:
-        told = {"login": {"$secret": PASSWORD}}
-        await ctx.save_checkpoint(told)
-        await ctx.progress(told=told)
-        await ctx.emit("told", told)
-        return told
+        document = {"login": {"$secret": PASSWORD}}
+        await ctx.save_checkpoint(document)
+        await ctx.progress(document=document)
+        await ctx.emit("leaked", document)
+        return document
 
-    run = await client.ended(await client.submitted("leak"))
+    run = await client.wait_for_end(await client.submit("leak"))
     assert run["result"] == run["checkpoint"] == {"login": SET}
     for path in (f"/api/runs/{run['id']}/events", "/api/events?after=0", "/api/runs"):
         assert PASSWORD not in json.dumps((await client.get(path)).body), path

@@ -1,4 +1,4 @@
-"""A stop tells every stream, and waits for nobody who does not read."""
+"""A stop notifies every stream, and does not wait for clients that do not read."""
 
 import asyncio
 import contextlib
@@ -17,7 +17,7 @@ from headway import Headway
 from headway.api import server
 from headway.api.server import open_listener
 from tests.api.client import LINE_BYTE_COUNT_MAX
-from tests.api.conftest import served_here
+from tests.api.conftest import served_in_this_loop
 from tests.api.jobs import register
 from tests.api.program import ROOT, STOP_S
 from tests.api.stalled import stalled_streams, unread_byte_count
@@ -30,18 +30,20 @@ STALLED_COUNT = 10
 HEADERS = {"accept": "text/event-stream"}
 
 
-async def test_a_stop_ends_open_streams_and_leaves_those_who_do_not_read(
+async def test_stop_ends_open_streams_and_drops_clients_that_do_not_read(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(server, "STOP_S_MAX", 3_600)  # So nobody is waited for in vain.
-    monkeypatch.setattr(server, "open_listener", _with_small_buffers)
+    monkeypatch.setattr(
+        server, "STOP_S_MAX", 3_600
+    )  # The test times out if the stop waits for them.
+    monkeypatch.setattr(server, "open_listener", _open_listener_with_small_buffers)
     hw = Headway(url, stop_wait_s=0, sse_ping_interval_s=30)  # The stop itself wakes a stream.
     register(hw)
     has_last = asyncio.Event()
     kinds = Counter[str]()
 
     async def read(session: aiohttp.ClientSession, address: str) -> str:
-        """The last word, once the stream has ended in good order."""
+        """Return the kind of the last event after the stream has ended cleanly."""
         kind = ""
         async with session.get(f"{address}/api/events?after=0", headers=HEADERS) as answer:
             async for line in answer.content:
@@ -62,7 +64,7 @@ async def test_a_stop_ends_open_streams_and_leaves_those_who_do_not_read(
     ):
         async with (
             contextlib.AsyncExitStack() as after_stop,
-            served_here(hw) as address,
+            served_in_this_loop(hw) as address,
         ):
             stalled = await after_stop.enter_async_context(
                 stalled_streams(address, STALLED_COUNT, after=0)
@@ -70,7 +72,7 @@ async def test_a_stop_ends_open_streams_and_leaves_those_who_do_not_read(
             reading = [asyncio.create_task(read(session, address)) for _ in range(HEALTHY_COUNT)]
             await hw.start("shout", params={"count": 10, "length": 100_000})
             await has_last.wait()
-            assert all(0 < unread_byte_count(one) < 500_000 for one in stalled)
+            assert all(0 < unread_byte_count(connection) < 500_000 for connection in stalled)
         assert await asyncio.gather(*reading) == ["server_closing"] * HEALTHY_COUNT
 
 
@@ -88,48 +90,48 @@ hw = Slow()
 
 
 def wait_for(name: str) -> None:
-    """Until there is such a file in this folder; another one says meanwhile that somebody waits."""
+    """Wait until this file exists in the folder, and create another that reports the wait."""
     Path(f"waits_until_it_{name}").touch()
     while not Path(name).exists():
         time.sleep(0.01)
 
 
 @pytest.mark.proves("R3.8")
-def test_the_signal_that_resets_lanes_ends_no_server(tmp_path: Path) -> None:
-    """Neither while it starts, nor while it serves, nor while it waits for its last runs."""
+def test_signal_that_resets_lanes_does_not_end_the_server(tmp_path: Path) -> None:
+    """This holds while it starts, while it serves, and while it waits for its last runs."""
     (tmp_path / "slow.py").write_text(SLOW)
     log = tmp_path / "server.log"
-    words = ("serve", "--app", "slow:hw", "--port", "0")
+    arguments = ("serve", "--app", "slow:hw", "--port", "0")
     path = {"PYTHONPATH": f"{ROOT / 'src'}:{ROOT}"}
     with log.open("w") as stderr:
         serving = subprocess.Popen(
-            command(*words), cwd=tmp_path, env=environment(**path), stderr=stderr
+            command(*arguments), cwd=tmp_path, env=environment(**path), stderr=stderr
         )
 
-    def until(is_so: Callable[[], bool]) -> None:
-        while not is_so():
+    def wait_until(condition: Callable[[], bool]) -> None:
+        while not condition():
             assert serving.poll() is None, log.read_text()
             time.sleep(0.01)
 
     try:
-        until((tmp_path / "waits_until_it_may_start").exists)
+        wait_until((tmp_path / "waits_until_it_may_start").exists)
         serving.send_signal(signal.SIGUSR1)
         (tmp_path / "may_start").touch()
-        until(lambda: "headway serves" in log.read_text())
+        wait_until(lambda: "headway serves" in log.read_text())
         serving.send_signal(signal.SIGUSR1)
-        until(lambda: log.read_text().count("reset_not_needed") == 2)
+        wait_until(lambda: log.read_text().count("reset_not_needed") == 2)
         serving.terminate()
-        until((tmp_path / "waits_until_it_may_end").exists)
+        wait_until((tmp_path / "waits_until_it_may_end").exists)
         serving.send_signal(signal.SIGUSR1)
-        until(lambda: log.read_text().count("reset_not_needed") == 3)
+        wait_until(lambda: log.read_text().count("reset_not_needed") == 3)
         (tmp_path / "may_end").touch()
         assert serving.wait(STOP_S) == 0
     finally:
         serving.kill()
 
 
-def _with_small_buffers(host: str, port: int) -> socket.socket:
-    """Its connections have them, too: little is sent before a client has to read."""
+def _open_listener_with_small_buffers(host: str, port: int) -> socket.socket:
+    """Open a listener with small send buffers, which its connections inherit."""
     listener = open_listener(host, port)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 16_384)
     return listener

@@ -25,7 +25,7 @@ def configure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str]
 @pytest.mark.parametrize(
     ("body", "limit_s"), [({}, 1800), ({"timeout_s": None}, None), ({"timeout_s": 7}, 7)]
 )
-async def test_absent_limit_is_that_of_the_job_and_null_is_none(
+async def test_absent_limit_is_that_of_the_job_and_null_is_unlimited(
     client: Client, body: dict[str, Any], limit_s: float | None
 ) -> None:
     answer = await client.post("/api/runs", {"job": "echo", **body})
@@ -34,17 +34,17 @@ async def test_absent_limit_is_that_of_the_job_and_null_is_none(
 
 
 @pytest.mark.proves("R4.14")
-async def test_jobs_tell_the_limit_that_their_runs_get(client: Client) -> None:
+async def test_jobs_are_listed_with_their_default_time_limit(client: Client) -> None:
     jobs = (await client.get("/api/jobs")).body["jobs"]
     assert {job["name"]: job["timeout_s"] for job in jobs}["echo"] == 1800
 
 
 @pytest.mark.proves("R3.10", "R3.12")
-async def test_reload_tells_what_has_changed_or_why_nothing_has(
+async def test_reload_reports_the_changes_or_the_reason_for_none(
     url: str, configure: Callable[[str], object]
 ) -> None:
     tokens = Token("r" * 16, Scope.READ), Token("o" * 16, Scope.OPERATE)
-    reader, operator = ({"authorization": f"Bearer {one.secret}"} for one in tokens)
+    reader, operator = ({"authorization": f"Bearer {token.secret}"} for token in tokens)
     path = "/api/config/reload"
     async with served(url, access=Access(tokens)) as client:
         configure("port = 1\n[lanes]\nmain = 6")

@@ -1,4 +1,4 @@
-"""Traces: from the caller's request through the run to the worker, with the SDK and without."""
+"""Traces reach from the request through the run to the worker, with and without the SDK."""
 
 import json
 import os
@@ -35,53 +35,51 @@ assert not [name for name in sys.modules if name.startswith("opentelemetry")]
 """
 
 
-def program(*arguments: str) -> str:
-    """What the program says; each in a process of its own, for a tracer provider is for ever."""
+def run_program(*arguments: str) -> str:
+    """Run a program in its own process, because a tracer provider cannot be replaced."""
     environment = {**os.environ, "PYTHONPATH": f"{ROOT / 'src'}:{ROOT}"}
     return subprocess.run(
         [sys.executable, *arguments], env=environment, check=True, capture_output=True, text=True
     ).stdout
 
 
-def traced(url: str, *more: str) -> dict[str, Any]:
-    told: dict[str, Any] = json.loads(program("-m", "tests.api.traced_program", url, *more))
-    return told
+def run_traced_program(url: str, *more: str) -> dict[str, Any]:
+    output: dict[str, Any] = json.loads(run_program("-m", "tests.api.traced_program", url, *more))
+    return output
 
 
-def test_a_run_and_a_call_are_spans_of_the_trace_in_which_they_were_asked_for(url: str) -> None:
-    told = traced(url, "sdk")
-    spans = [span for span in told["spans"] if "headway.run_id" in span["attributes"]]
+def test_runs_and_worker_calls_are_spans_of_the_trace_of_the_request(url: str) -> None:
+    output = run_traced_program(url, "sdk")
+    spans = [span for span in output["spans"] if "headway.run_id" in span["attributes"]]
     assert {span["trace_id"] for span in spans} == {TRACE_ID}
-    named = {span["name"]: span for span in spans}
-    run, child, flow = named["run fail"], named["run child"], named[f"run {FLOW_JOB}"]
+    by_name = {span["name"]: span for span in spans}
+    run, child, flow = by_name["run fail"], by_name["run child"], by_name[f"run {FLOW_JOB}"]
     assert (run["kind"], run["status"]) == ("CONSUMER", "ERROR")
     assert (child["parent_id"], child["status"]) == (run["span_id"], "UNSET")
     assert run["attributes"]["headway.job"] == "fail"
-    call, served = named["call say"], named["serve say"]
+    call, served = by_name["call greet"], by_name["serve greet"]
     assert (call["kind"], call["parent_id"]) == ("CLIENT", flow["span_id"])
     assert served["parent_id"] == call["span_id"]
     assert call["attributes"]["headway.run_id"] == flow["attributes"]["headway.run_id"]
-    # The worker's own words belong to what it does, not to what asked for it.
-    assert told["sent"] == [f"00-{TRACE_ID}-{served['span_id']}-01"]
-    # What a server of the SDK's own would put in between is kept; here there is none.
-    assert {kept.split("-")[1] for kept in told["kept"]} == {TRACE_ID}
+    # Calls of the worker belong to the span of its service, not to the span of the caller.
+    assert output["sent"] == [f"00-{TRACE_ID}-{served['span_id']}-01"]
+    # An instrumented server would add a span between; here there is none.
+    assert {traceparent.split("-")[1] for traceparent in output["stored"]} == {TRACE_ID}
 
 
-def test_without_anybody_who_listens_the_trace_is_kept_and_passed_on(url: str) -> None:
-    told = traced(url)
-    assert told == {"sent": [TRACEPARENT], "kept": [TRACEPARENT] * 2, "spans": []}
+def test_trace_is_stored_and_passed_on_without_the_sdk(url: str) -> None:
+    output = run_traced_program(url)
+    assert output == {"sent": [TRACEPARENT], "stored": [TRACEPARENT] * 2, "spans": []}
 
 
-def test_nothing_of_opentelemetry_is_imported_for_a_program_that_does_not_use_it(
-    url: str, tmp_path: Path
-) -> None:
+def test_opentelemetry_is_not_imported_unless_the_program_uses_it(url: str, tmp_path: Path) -> None:
     (tmp_path / "alone.py").write_text(ALONE)
-    program(str(tmp_path / "alone.py"), url)
+    run_program(str(tmp_path / "alone.py"), url)
 
 
 @pytest.mark.proves("I15")
 @pytest.mark.parametrize(
-    ("given", "kept"),
+    ("sent", "adopted"),
     [
         (TRACEPARENT, TRACEPARENT),
         (f"01{TRACEPARENT[2:]}", TRACEPARENT),
@@ -95,9 +93,9 @@ def test_nothing_of_opentelemetry_is_imported_for_a_program_that_does_not_use_it
         (None, None),
     ],
 )
-def test_what_is_no_trace_is_as_if_it_was_not_there(given: str | None, kept: str | None) -> None:
+def test_invalid_traceparent_is_ignored(sent: str | None, adopted: str | None) -> None:
     adopt_trace(TRACEPARENT)
-    adopt_trace(given)
-    assert current_trace() == kept
-    assert trace_headers() == ({} if kept is None else {"traceparent": kept})
+    adopt_trace(sent)
+    assert current_trace() == adopted
+    assert trace_headers() == ({} if adopted is None else {"traceparent": adopted})
     adopt_trace(None)

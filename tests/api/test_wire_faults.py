@@ -1,4 +1,4 @@
-"""Faults of earlier flow centres that headway must not have, each over the wire (R5.6)."""
+"""Bugs of earlier flow centres that headway must not have, tested over the wire (R5.6)."""
 
 import asyncio
 import json
@@ -28,27 +28,27 @@ async def client(url: str) -> AsyncIterator[Client]:
         yield client
 
 
-class Company:
-    """A worker whose calls are counted, and held until they are let go."""
+class CountingWorker:
+    """A worker that counts its calls and holds them until they may end."""
 
     def __init__(self) -> None:
         self.loop = asyncio.get_running_loop()
         self.services = Services()
         self.calls: Counter[str] = Counter()
         self.generations: list[int] = []
-        self.begun = asyncio.Event()
-        self.go = threading.Event()
+        self.started = asyncio.Event()
+        self.may_end = threading.Event()
         self.services(self.hold)
         self.services(self.fail)
         self.services(self.name_a_file)
         self.path = ""
 
-    def hold(self, _given: Any, _params: dict[str, Any], call: Call) -> str:
-        """In a thread: it does not hear that nobody waits for it."""
+    def hold(self, _input: Any, _params: dict[str, Any], call: Call) -> str:
+        """Block in a thread, which is not interrupted when the caller stops waiting."""
         self.calls["hold"] += 1
         self.generations.append(call.generation)
-        self.loop.call_soon_threadsafe(self.begun.set)
-        assert self.go.wait(30)
+        self.loop.call_soon_threadsafe(self.started.set)
+        assert self.may_end.wait(30)
         return "held"
 
     async def fail(self) -> None:
@@ -60,15 +60,15 @@ class Company:
 
 
 @pytest.fixture
-async def company(client: Client) -> AsyncIterator[Company]:
-    company = Company()
+async def counting(client: Client) -> AsyncIterator[CountingWorker]:
+    counting = CountingWorker()
     worker = Worker(
-        company.services, url="http://127.0.0.1:8080", registry_url=client.address, drain_s=0
+        counting.services, url="http://127.0.0.1:8080", registry_url=client.address, drain_s=0
     )
     async with worker:
         await worker.wait_until_registered()
-        yield company
-        company.go.set()
+        yield counting
+        counting.may_end.set()
 
 
 def executor(service: str, **more: Any) -> dict[str, Any]:
@@ -76,38 +76,40 @@ def executor(service: str, **more: Any) -> dict[str, Any]:
 
 
 def flow(nodes: dict[str, Any], *edges: tuple[str, str]) -> dict[str, Any]:
-    drawn = [{"from": one, "action": "default", "to": other} for one, other in edges]
-    return {"start": next(iter(nodes)), "nodes": nodes, "edges": drawn}
+    edge_list = [{"from": key, "action": "default", "to": next_key} for key, next_key in edges]
+    return {"start": next(iter(nodes)), "nodes": nodes, "edges": edge_list}
 
 
-async def runs_of(client: Client, task_id: str) -> list[str]:
+async def node_run_rows(client: Client, task_id: str) -> list[str]:
     rows = (await client.get(f"/tasks/runs?task_id={task_id}")).body
     return [f"{row['nodeKey']} {row['status']}" for row in rows]
 
 
-async def test_wire_fault_a_step_longer_than_the_lease_is_neither_repeated_nor_lost(
-    client: Client, company: Company
+async def test_step_longer_than_the_lease_is_neither_repeated_nor_lost(
+    client: Client, counting: CountingWorker
 ) -> None:
-    """R5.5: whoever is at work renews, however long one step takes."""
+    """The holder renews the lease, however long a step takes (R5.5)."""
     task_id = await started(client, flow({"h": executor("hold")}), {})
-    await company.begun.wait()
+    await counting.started.wait()
     shown = await client.get(f"/tasks/get?id={task_id}")
     owner, renewals = shown["LeaseOwner"], set[int]()
-    while len(renewals) < 6:  # A renewal comes every third of a lease: it is long over by then.
-        (instance,) = [one for one in await client.hw.store.runs.instances() if one.id == owner]
+    while len(renewals) < 6:  # Renewals come every third of a lease, so it has expired by then.
+        (instance,) = [
+            instance for instance in await client.hw.store.runs.instances() if instance.id == owner
+        ]
         renewals.add(instance.lease_expires_at)
         await asyncio.sleep(0.01)
-    company.go.set()
+    counting.may_end.set()
     task = await ended(client, task_id)
     assert (task["Status"], json.loads(task["SharedJSON"])) == ("completed", {"hold": "held"})
-    assert (company.calls["hold"], company.generations) == (1, [1])
-    assert await runs_of(client, task_id) == ["h ok"]
+    assert (counting.calls["hold"], counting.generations) == (1, [1])
+    assert await node_run_rows(client, task_id) == ["h ok"]
 
 
-async def test_wire_fault_a_signal_and_a_step_do_not_lose_each_others_write(
-    client: Client, company: Company
+async def test_concurrent_signal_and_step_keep_both_writes(
+    client: Client, counting: CountingWorker
 ) -> None:
-    """R5.11: signals that race with steps are all in the shared state, and so are the outputs."""
+    """Signals that race with steps are all in the shared state, and so are the outputs (R5.11)."""
     nodes = {f"n{at}": executor("echo", prep={"input_key": "$params.at"}) for at in range(8)}
     for at, node in enumerate(nodes.values()):
         node["post"] = {"output_key": f"out{at}"}
@@ -119,13 +121,13 @@ async def test_wire_fault_a_signal_and_a_step_do_not_lose_each_others_write(
     task_id = await started(client, flow({key: nodes[key] for key in order}, *edges), {"at": 1})
 
     async def signal(number: int) -> None:
-        said = {"task_id": task_id, "key": f"in{number}", "value": number}
-        assert (await client.post("/tasks/signal", said)).body == {"ok": "1"}
+        body = {"task_id": task_id, "key": f"in{number}", "value": number}
+        assert (await client.post("/tasks/signal", body)).body == {"ok": "1"}
 
     await asyncio.gather(*(signal(number) for number in range(10)))
-    await company.begun.wait()  # In the middle of a step.
+    await counting.started.wait()  # In the middle of a step.
     await asyncio.gather(*(signal(number) for number in range(10, 20)))
-    company.go.set()
+    counting.may_end.set()
     await asyncio.gather(*(signal(number) for number in range(20, 30)))
     await client.post("/tasks/signal", {"task_id": task_id, "key": "last", "value": True})
     task = await ended(client, task_id)
@@ -136,24 +138,24 @@ async def test_wire_fault_a_signal_and_a_step_do_not_lose_each_others_write(
         "hold": "held",
         "last": True,
     }
-    assert company.calls["hold"] == 1
+    assert counting.calls["hold"] == 1
 
 
-async def test_wire_fault_a_step_that_ends_after_a_cancel_does_not_overwrite_it(
-    client: Client, company: Company
+async def test_step_that_ends_after_a_cancel_does_not_overwrite_it(
+    client: Client, counting: CountingWorker
 ) -> None:
     task_id = await started(client, flow({"h": executor("hold"), "e": executor("echo")}), {})
-    await company.begun.wait()
+    await counting.started.wait()
     assert (await client.post(f"/tasks/cancel?id={task_id}")).body == {"ok": "1"}
-    company.go.set()
+    counting.may_end.set()
     task = await ended(client, task_id)
     assert (task["Status"], json.loads(task["SharedJSON"])) == ("canceled", {})
-    assert await runs_of(client, task_id) == ["h canceled"]
+    assert await node_run_rows(client, task_id) == ["h canceled"]
     assert await ended(client, task_id) == task
 
 
-async def test_wire_fault_a_cancelled_task_that_nobody_steps_does_not_stay_canceling(
-    client: Client, company: Company
+async def test_waiting_or_pending_task_is_canceled_at_once(
+    client: Client, counting: CountingWorker
 ) -> None:
     wait = {"kind": "wait_event", "params": {"signal_key": "$shared.go"}}
     waiting = await started(client, flow({"w": wait}), {}, "waits")
@@ -162,22 +164,22 @@ async def test_wire_fault_a_cancelled_task_that_nobody_steps_does_not_stay_cance
     for task_id in (waiting, pending):
         await client.post(f"/tasks/cancel?id={task_id}")
         assert (await ended(client, task_id))["Status"] == "canceled"
-        assert await runs_of(client, task_id) == ["w canceled"]
+        assert await node_run_rows(client, task_id) == ["w canceled"]
 
 
-async def test_wire_fault_cancelling_a_finished_task_changes_nothing(
-    client: Client, company: Company
+async def test_cancelling_a_finished_task_changes_nothing(
+    client: Client, counting: CountingWorker
 ) -> None:
     task_id = await started(client, flow({"e": executor("echo")}), {})
     task = await ended(client, task_id)
     assert (await client.post(f"/tasks/cancel?id={task_id}")).body == {"ok": "1"}
     assert await ended(client, task_id) == task
     assert task["Status"] == "completed"
-    assert await runs_of(client, task_id) == ["e ok"]
+    assert await node_run_rows(client, task_id) == ["e ok"]
 
 
-async def test_wire_fault_one_waiting_task_does_not_stop_the_others(
-    client: Client, company: Company
+async def test_waiting_task_does_not_block_other_tasks(
+    client: Client, counting: CountingWorker
 ) -> None:
     wait = flow({"w": {"kind": "wait_event", "params": {"signal_key": "$shared.go"}}})
     await client.hw.lanes.set("flow", max_concurrent=1)
@@ -189,8 +191,8 @@ async def test_wire_fault_one_waiting_task_does_not_stop_the_others(
 
 
 @pytest.mark.parametrize("strategy", ["fail_fast", "collect_errors", "ignore_errors"])
-async def test_wire_fault_a_failing_parallel_branch_is_not_retried_for_ever(
-    client: Client, company: Company, strategy: str
+async def test_failing_parallel_branch_has_a_limited_number_of_retries(
+    client: Client, counting: CountingWorker, strategy: str
 ) -> None:
     fan = {
         "kind": "parallel",
@@ -202,23 +204,23 @@ async def test_wire_fault_a_failing_parallel_branch_is_not_retried_for_ever(
     nodes = {"p": fan, "end": {"kind": "choice"}}
     task_id = await started(client, flow(nodes, ("p", "end")), {})
     assert (await ended(client, task_id))["Status"] == "completed"
-    assert company.calls["fail"] == 3
-    rows = await runs_of(client, task_id)
+    assert counting.calls["fail"] == 3
+    rows = await node_run_rows(client, task_id)
     assert rows.count("p error") == 3
 
 
-async def test_wire_fault_no_endpoint_reads_a_file_that_a_worker_names(
-    client: Client, company: Company, tmp_path: Path
+async def test_no_endpoint_reads_a_file_that_a_worker_names(
+    client: Client, counting: CountingWorker, tmp_path: Path
 ) -> None:
     secret = tmp_path / "secret.txt"
-    secret.write_text("hush-hush-hush")
-    company.path = str(secret)
-    named = {"id": "w", "url": f"file://{secret}", "services": ["x"]}
-    assert (await client.post("/register", named)).status == 400
+    secret.write_text("secret-content")
+    counting.path = str(secret)
+    registration = {"id": "w", "url": f"file://{secret}", "services": ["x"]}
+    assert (await client.post("/register", registration)).status == 400
     task_id = await started(client, flow({"f": executor("name_a_file")}), {})
     assert (await ended(client, task_id))["Status"] == "completed"
     run_id = task_id.removeprefix("task-")
-    said = [
+    answers = [
         await client.get(path)
         for path in (
             f"/tasks/get?id={task_id}",
@@ -234,12 +236,12 @@ async def test_wire_fault_no_endpoint_reads_a_file_that_a_worker_names(
             f"/api/runs/{run_id}/events",
         )
     ]
-    assert str(secret) in said[0]["SharedJSON"]
-    assert not any("hush-hush-hush" in json.dumps(answer.body) for answer in said)
+    assert str(secret) in answers[0]["SharedJSON"]
+    assert not any("secret-content" in json.dumps(answer.body) for answer in answers)
 
 
 @pytest.mark.proves("I15", "S6")
-async def test_words_that_are_not_utf_8_are_refused_and_not_altered(client: Client) -> None:
+async def test_body_that_is_not_utf_8_is_refused(client: Client) -> None:
     headers = {"content-type": "application/json"}
     refused = await client.send("POST", "/flows", b'{"Name": "caf\xe9"}', headers)
     assert (refused.status, refused["error"]) == (400, "bad request")
@@ -248,8 +250,8 @@ async def test_words_that_are_not_utf_8_are_refused_and_not_altered(client: Clie
 
 
 @pytest.mark.proves("I15")
-async def test_a_field_in_two_spellings_is_refused(client: Client) -> None:
+async def test_field_in_two_spellings_is_refused(client: Client) -> None:
     refused = await client.post("/flows", {"Name": "a", "name": "b"})
     assert (refused.status, refused["error"]) == (400, "bad request")
-    assert "comes twice" in refused["detail"]
+    assert "occurs twice" in refused["detail"]
     assert (await client.get("/api/flows"))["flows"] == []

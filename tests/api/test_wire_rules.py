@@ -1,4 +1,4 @@
-"""Rules of the root paths where the first flow centre left room (WIRE, R5.4, R5.15)."""
+"""Rules of the root paths that the first flow centre left open (WIRE, R5.4, R5.15)."""
 
 import asyncio
 import json
@@ -12,28 +12,28 @@ from headway.worker.program import Worker
 from headway.worker.service_registry import ServiceError, Services
 from tests.api.client import Client
 from tests.api.test_wire_v1 import ended, published, started
-from tests.engine.flow.raw_worker import Heard, answer_of, raw_worker
+from tests.engine.flow.raw_worker import WorkerRequest, encode_response, raw_worker
 
 pytestmark = pytest.mark.backend("sqlite")
 
 WAIT = {"start": "w", "nodes": {"w": {"kind": "wait_event", "params": {"signal_key": "go"}}}}
 
 
-def asking(**fields: Any) -> dict[str, Any]:
-    """A definition whose one node calls `work`."""
+def call_work(**fields: Any) -> dict[str, Any]:
+    """Return a definition with one node that calls `work`."""
     node = {"kind": "executor", "service": "work", "post": {"output_key": "out"}}
     return {"start": "a", "nodes": {"a": node | fields}}
 
 
-def upper(text: str) -> dict[str, Any]:
-    """A definition that puts `text` into its shared state."""
+def put_text(text: str) -> dict[str, Any]:
+    """Return a definition that puts `text` into its shared state."""
     choose = {"kind": "choice", "params": {"said": text}, "prep": {"input_key": "$params.said"}}
     return {"start": "say", "nodes": {"say": choose | {"post": {"output_key": "said"}}}}
 
 
 async def node_runs(client: Client, task_id: str) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = (await client.get(f"/tasks/runs?task_id={task_id}")).body
-    return found
+    rows: list[dict[str, Any]] = (await client.get(f"/tasks/runs?task_id={task_id}")).body
+    return rows
 
 
 # Flows of the same name.
@@ -41,7 +41,7 @@ async def node_runs(client: Client, task_id: str) -> list[dict[str, Any]]:
 
 @pytest.mark.proves("R5.15")
 async def test_two_programs_with_one_flow_name_run_their_own_definitions(client: Client) -> None:
-    ids = [await published(client, upper(text), "demo") for text in ("ann", "bob", "cleo")]
+    ids = [await published(client, put_text(text), "demo") for text in ("ann", "bob", "cleo")]
     assert len(set(ids)) == 3
     for flow_id, text in zip(ids, ("ann", "bob", "cleo"), strict=True):
         task = await client.post("/tasks", {"FlowID": flow_id})
@@ -54,53 +54,61 @@ async def test_two_programs_with_one_flow_name_run_their_own_definitions(client:
 
 
 @pytest.mark.proves("R5.15")
-async def test_a_name_without_a_version_and_one_of_the_api_are_taken_too(client: Client) -> None:
-    await client.call("PUT", "/api/flows/orders", upper("of the api"))
-    theirs = await published(client, upper("of a program"), "orders")
+async def test_flow_names_of_the_api_and_of_empty_flows_are_not_shared(client: Client) -> None:
+    await client.call("PUT", "/api/flows/orders", put_text("from the api"))
+    theirs = await published(client, put_text("program"), "orders")
     assert (await client.get("/api/flows/orders"))["id"] != theirs
     own = await client.post("/api/flows/orders/tasks", {})
-    assert await client.hw.run(own["id"]).result(20) == {"said": "of the api"}
+    assert await client.hw.run(own["id"]).result(20) == {"said": "from the api"}
     empty = [(await client.post("/flows", {"Name": "empty"}))["id"] for _ in range(2)]
     assert len(set(empty)) == 2
 
 
 @pytest.mark.proves("R5.15")
-async def test_a_long_name_that_is_taken_still_makes_a_flow(client: Client) -> None:
+async def test_long_name_that_is_taken_still_creates_a_flow(client: Client) -> None:
     name = "n" * 255
-    made = [await client.post("/flows", {"Name": f" {name} "}) for _ in range(2)]
-    assert [answer.status for answer in made] == [200, 200]
-    assert made[0]["id"] != made[1]["id"]
+    responses = [await client.post("/flows", {"Name": f" {name} "}) for _ in range(2)]
+    assert [response.status for response in responses] == [200, 200]
+    assert responses[0]["id"] != responses[1]["id"]
 
 
-# Which workers are asked.
+# The workers that are called.
 
 
-async def say_garbage(_: Heard, __: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+async def answer_garbage(
+    _: WorkerRequest, __: asyncio.StreamReader, writer: asyncio.StreamWriter
+) -> None:
     writer.write(b"HTTP/1.1 500 Oops\r\nContent-Length: 5\r\n\r\noops!")
 
 
-async def speak_no_http(_: Heard, __: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    writer.write(b"what do you want?\r\n\r\n")
+async def answer_without_http(
+    _: WorkerRequest, __: asyncio.StreamReader, writer: asyncio.StreamWriter
+) -> None:
+    writer.write(b"this is not HTTP\r\n\r\n")
 
 
-async def report_an_error(_: Heard, __: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    writer.write(answer_of({"error": "out of paper"}))
+async def answer_error(
+    _: WorkerRequest, __: asyncio.StreamReader, writer: asyncio.StreamWriter
+) -> None:
+    writer.write(encode_response({"error": "out of paper"}))
 
 
-async def hang_up(_: Heard, __: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+async def hang_up(_: WorkerRequest, __: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
     writer.close()
     await writer.wait_closed()
     raise ConnectionResetError
 
 
-async def answer(_: Heard, __: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    writer.write(answer_of({"result": "done"}))
+async def answer_done(
+    _: WorkerRequest, __: asyncio.StreamReader, writer: asyncio.StreamWriter
+) -> None:
+    writer.write(encode_response({"result": "done"}))
 
 
 FAILING = {
-    "1-garbage": say_garbage,
-    "2-no-http": speak_no_http,
-    "3-error": report_an_error,
+    "1-garbage": answer_garbage,
+    "2-no-http": answer_without_http,
+    "3-error": answer_error,
     "4-hangs-up": hang_up,
 }
 DEAD = "http://127.0.0.1:1"
@@ -116,17 +124,17 @@ async def registered(client: Client, worker_id: str, serve: Any) -> AsyncIterato
 @pytest.mark.proves("R5.4")
 @pytest.mark.parametrize("fields", [{}, {"max_attempts": 0}], ids=["absent", "0"])
 @pytest.mark.parametrize("name", [*FAILING, "dead"])
-async def test_a_worker_that_fails_is_passed_over_for_the_next_live_one(
+async def test_next_live_worker_is_called_when_one_fails(
     client: Client, name: str, fields: dict[str, int]
 ) -> None:
     """Workers are called in order of load, so the failing one is called first."""
-    async with registered(client, "good", answer):
+    async with registered(client, "good", answer_done):
         await client.post("/heartbeat", {"id": "good", "load": 5})
-        async with registered(client, name, FAILING.get(name, answer)):
+        async with registered(client, name, FAILING.get(name, answer_done)):
             if name == "dead":
                 body = {"id": name, "url": DEAD, "services": ["work"]}
                 await client.post("/register", body)
-            task_id = await started(client, asking(weighted_by_load=True, **fields), {})
+            task_id = await started(client, call_work(weighted_by_load=True, **fields), {})
             task = await ended(client, task_id)
     (run,) = await node_runs(client, task_id)
     assert (run["errorText"], run["attemptNo"], run["workerId"]) == ("", 1, "good")
@@ -134,30 +142,32 @@ async def test_a_worker_that_fails_is_passed_over_for_the_next_live_one(
 
 
 @pytest.mark.proves("R5.4")
-async def test_max_attempts_bounds_how_many_workers_are_asked(client: Client) -> None:
-    asked: list[str] = []
+async def test_max_attempts_limits_how_many_workers_are_called(client: Client) -> None:
+    called: list[str] = []
 
-    def noting(name: str) -> Any:
-        async def fail(_: Heard, __: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            asked.append(name)
-            writer.write(answer_of({"error": f"{name} is out of paper"}))
+    def recording(name: str) -> Any:
+        async def fail(
+            _: WorkerRequest, __: asyncio.StreamReader, writer: asyncio.StreamWriter
+        ) -> None:
+            called.append(name)
+            writer.write(encode_response({"error": f"{name} is out of paper"}))
 
         return fail
 
     async with (
-        registered(client, "c", noting("c")),
-        registered(client, "a", noting("a")),
-        registered(client, "b", noting("b")),
+        registered(client, "c", recording("c")),
+        registered(client, "a", recording("a")),
+        registered(client, "b", recording("b")),
     ):
         for worker_id, load in (("a", 3), ("b", 1), ("c", 2)):
             await client.post("/heartbeat", {"id": worker_id, "load": load})
-        for fields, wanted in (({"max_attempts": 2}, ["b", "c"]), ({}, ["b", "c", "a"])):
-            asked.clear()
-            task_id = await started(client, asking(weighted_by_load=True, **fields), {})
+        for fields, expected in (({"max_attempts": 2}, ["b", "c"]), ({}, ["b", "c", "a"])):
+            called.clear()
+            task_id = await started(client, call_work(weighted_by_load=True, **fields), {})
             assert (await ended(client, task_id))["Status"] == "failed"
-            assert asked == wanted
+            assert called == expected
             (run,) = await node_runs(client, task_id)
-            last = wanted[-1]
+            last = expected[-1]
             assert (run["errorText"], run["workerId"]) == (f"{last} is out of paper", last)
 
 
@@ -166,19 +176,19 @@ async def test_max_attempts_bounds_how_many_workers_are_asked(client: Client) ->
     ("name", "error"),
     [
         ("1-garbage", "bad_answer: HTTP 500"),
-        ("2-no-http", "bad_answer: it does not answer in HTTP"),
+        ("2-no-http", "bad_answer: the answer is not valid HTTP"),
         ("3-error", "out of paper"),
         ("4-hangs-up", "unreachable: "),
         ("dead", "unreachable: cannot connect"),
     ],
 )
-async def test_a_node_run_tells_apart_no_connection_garbage_and_a_reported_error(
+async def test_node_run_distinguishes_no_connection_bad_answers_and_reported_errors(
     client: Client, name: str, error: str
 ) -> None:
-    async with registered(client, name, FAILING.get(name, answer)):
+    async with registered(client, name, FAILING.get(name, answer_done)):
         if name == "dead":
             await client.post("/register", {"id": name, "url": DEAD, "services": ["work"]})
-        task_id = await started(client, asking(), {})
+        task_id = await started(client, call_work(), {})
         await ended(client, task_id)
     (run,) = await node_runs(client, task_id)
     assert run["errorText"].startswith(error)
@@ -186,12 +196,12 @@ async def test_a_node_run_tells_apart_no_connection_garbage_and_a_reported_error
 
 
 @pytest.mark.proves("R5.4")
-async def test_a_worker_without_a_connection_does_not_hide_what_another_reported(
+async def test_unreachable_worker_does_not_hide_the_error_of_another(
     client: Client,
 ) -> None:
-    async with registered(client, "1-error", report_an_error):
+    async with registered(client, "1-error", answer_error):
         await client.post("/register", {"id": "2-dead", "url": DEAD, "services": ["work"]})
-        task_id = await started(client, asking(weighted_by_load=True), {})
+        task_id = await started(client, call_work(weighted_by_load=True), {})
         await ended(client, task_id)
     (run,) = await node_runs(client, task_id)
     assert (run["errorText"], run["workerId"]) == ("out of paper", "1-error")
@@ -218,29 +228,35 @@ def with_fields(**fields: Any) -> dict[str, Any]:
     ],
     ids=lambda field: next(iter(field)),
 )
-async def test_a_field_that_changes_the_meaning_is_refused_on_every_face(
+async def test_field_that_changes_the_meaning_is_refused_by_every_api(
     client: Client, field: dict[str, Any]
 ) -> None:
     flow = await client.post("/flows", {"Name": "demo"})
     (name,) = field
     inner = with_fields(**field)
     nested = {"start": "s", "nodes": {"s": {"kind": "subflow", "subflow": inner}}}
-    for definition, place in (
+    for definition, location in (
         (inner, f"nodes.a.{name}"),
         (nested, f"nodes.s.subflow.nodes.a.{name}"),
     ):
         body = {"FlowID": flow["id"], "DefinitionJSON": json.dumps(definition)}
         refused = await client.post("/flows/version", body)
-        assert (refused.status, [one["place"] for one in refused["faults"]]) == (422, [place])
+        assert (refused.status, [error["place"] for error in refused["faults"]]) == (
+            422,
+            [location],
+        )
         for method, path in (("PUT", "/api/flows/demo"), ("POST", "/api/flow-check")):
             refused = await client.call(method, path, definition)
-            assert (refused.status, [one["place"] for one in refused["faults"]]) == (422, [place])
+            assert (refused.status, [error["place"] for error in refused["faults"]]) == (
+                422,
+                [location],
+            )
     nothing = await client.post("/tasks", {"FlowID": flow["id"]})
     assert (nothing.status, nothing.body) == (400, {"error": "no start"})
 
 
 @pytest.mark.proves("R5.15")
-async def test_unknown_fields_are_warnings_and_without_any_the_answer_is_as_ever(
+async def test_unknown_fields_are_warnings_and_otherwise_the_answer_is_unchanged(
     client: Client,
 ) -> None:
     flow = await client.post("/flows", {"Name": "demo"})
@@ -248,13 +264,13 @@ async def test_unknown_fields_are_warnings_and_without_any_the_answer_is_as_ever
     body = {"FlowID": flow["id"], "DefinitionJSON": json.dumps(odd)}
     made = await client.post("/flows/version", body)
     assert (made.status, list(made.body)) == (200, ["id", "warnings"])
-    places = {warning["place"] for warning in made["warnings"]}
-    assert places == {"note", "nodes.a.colour"}
+    fields = {warning["place"] for warning in made["warnings"]}
+    assert fields == {"note", "nodes.a.colour"}
     assert all("no effect" in warning["problem"] for warning in made["warnings"])
     api = await client.call("PUT", "/api/flows/other", odd)
-    assert {warning["place"] for warning in api["warnings"]} > places
+    assert {warning["place"] for warning in api["warnings"]} > fields
     # The API warns of a service without a worker. The answer of the root paths does not.
-    plain = body | {"DefinitionJSON": json.dumps(asking())}
+    plain = body | {"DefinitionJSON": json.dumps(call_work())}
     assert list((await client.post("/flows/version", plain)).body) == ["id"]
 
 
@@ -263,7 +279,7 @@ async def test_unknown_fields_are_warnings_and_without_any_the_answer_is_as_ever
 
 @pytest.mark.proves("R5.4")
 @pytest.mark.parametrize("is_pending", [True, False], ids=["pending", "waiting"])
-async def test_a_cancelled_task_has_the_action_canceled_and_so_has_its_node_run(
+async def test_canceled_task_and_its_node_run_have_the_action_canceled(
     client: Client, is_pending: bool
 ) -> None:
     if is_pending:
@@ -290,8 +306,8 @@ async def worker(client: Client) -> AsyncIterator[Worker]:
     services = Services()
 
     @services
-    async def name(given: Any) -> Any:
-        return given
+    async def name(text: Any) -> Any:
+        return text
 
     @services
     async def fail() -> None:
@@ -306,25 +322,25 @@ async def worker(client: Client) -> AsyncIterator[Worker]:
 @pytest.mark.proves("R5.6")
 @pytest.mark.parametrize("mode", ["sequential", "concurrent"])
 @pytest.mark.parametrize("kind", ["parallel", "foreach"])
-async def test_the_node_run_that_gathers_is_listed_after_its_branches(
+async def test_collecting_node_run_is_listed_after_its_branches(
     client: Client, worker: Worker, kind: str, mode: str
 ) -> None:
     fan: dict[str, Any] = {"kind": kind, "parallel_mode": mode, "prep": {"input_key": "$params.x"}}
     fan["post"] = {"output_key": "all"}
     fan |= {"service": "name"} if kind == "foreach" else {"parallel_services": ["name"] * 3}
-    again = {"kind": "choice"}
+    end = {"kind": "choice"}
     definition = {
         "start": "p",
-        "nodes": {"p": fan, "q": fan, "end": again},
+        "nodes": {"p": fan, "q": fan, "end": end},
         "edges": [{"from": "p", "to": "q"}, {"from": "q", "to": "end"}],
     }
     task_id = await started(client, definition, {"x": [1, 2, 3]})
     await ended(client, task_id)
     runs = await node_runs(client, task_id)
     assert [run["nodeKey"] for run in runs] == ["p"] * 4 + ["q"] * 4 + ["end"]
-    gathered = [json.loads(runs[at]["execOutputJson"]) for at in (3, 7)]
+    outputs = [json.loads(runs[at]["execOutputJson"]) for at in (3, 7)]
     branches = [json.loads(run["execOutputJson"]) for run in runs[:3]]
-    assert gathered == [branches, branches]
+    assert outputs == [branches, branches]
     rows = (await client.get(f"/api/tasks/{task_id}/node-runs"))["node_runs"]
     assert [row["branch"] for row in rows if row["node"] == "p"][-1] is None
 
@@ -333,7 +349,7 @@ async def test_the_node_run_that_gathers_is_listed_after_its_branches(
 
 
 @pytest.mark.proves("R5.6")
-async def test_the_api_takes_ids_as_the_root_paths_spell_them(client: Client) -> None:
+async def test_api_accepts_the_id_format_of_the_root_paths(client: Client) -> None:
     flow_id = await published(client, WAIT, "waits")
     task_id = (await client.post("/tasks", {"FlowID": flow_id}))["id"]
     run_id = task_id.removeprefix("task-")
@@ -349,15 +365,15 @@ async def test_the_api_takes_ids_as_the_root_paths_spell_them(client: Client) ->
     rerun = await client.post(f"/api/tasks/{task_id}/rerun", {"node": "w"})
     assert (rerun.status, rerun["rerun_of"]) == (201, run_id)
     cancelled = await client.post(f"/api/tasks/task-{rerun['id']}/cancel")
-    assert cancelled.status in (202, 409)  # It had its signal already, and may be over.
+    assert cancelled.status in (202, 409)  # The rerun has its signal already, and may have ended.
     lost = await client.get("/api/tasks/task-none")
     assert (lost.status, lost["code"]) == (404, "run_not_found")
 
 
 @pytest.mark.proves("R5.6")
-async def test_the_api_takes_the_ids_of_flows_and_versions_for_their_names(client: Client) -> None:
-    flow_id = await published(client, upper("one"), "demo")
-    body = {"FlowID": flow_id, "DefinitionJSON": json.dumps(upper("two")), "Version": 2}
+async def test_api_accepts_flow_and_version_ids_for_names(client: Client) -> None:
+    flow_id = await published(client, put_text("one"), "demo")
+    body = {"FlowID": flow_id, "DefinitionJSON": json.dumps(put_text("two")), "Version": 2}
     assert (await client.post("/flows/version", body)).status == 200
     first_id = f"ver-{flow_id.removeprefix('flow-')}-1"
     assert (await client.get(f"/api/flows/{flow_id}"))["name"] == "demo"
@@ -370,7 +386,7 @@ async def test_the_api_takes_the_ids_of_flows_and_versions_for_their_names(clien
         assert (task.status, task["flow"]) == (201, "demo")
         assert await client.hw.run(task["id"]).result(20) == {"said": text}
     assert len((await client.get(f"/api/tasks?flow={flow_id}"))["tasks"]) == 2
-    # A flow whose name looks like an id is that flow.
-    await client.call("PUT", "/api/flows/flow-mine", upper("mine"))
+    # The name of a flow has precedence over an id.
+    await client.call("PUT", "/api/flows/flow-mine", put_text("mine"))
     assert (await client.get("/api/flows/flow-mine"))["name"] == "flow-mine"
     assert (await client.get("/api/flows/flow-none")).status == 404

@@ -1,4 +1,4 @@
-"""Programs of the first flow centre work against headway unchanged (R5.6, R5.7, WIRE)."""
+"""Programs for the first flow centre work with headway unchanged (R5.6, R5.7, WIRE)."""
 
 import asyncio
 import json
@@ -121,7 +121,7 @@ FAIL_FAST: Final = {
     "nodes": {
         "p": {
             "kind": "parallel",
-            "parallel_services": ["nobody", "transform"],
+            "parallel_services": ["missing", "transform"],
             "params": {"mul": 2},
             "prep": {"input_key": "$params.val"},
             "post": {"output_key": "agg"},
@@ -139,7 +139,7 @@ async def worker(client: Client) -> AsyncIterator[Worker]:
     services = Services()
 
     @services
-    async def hang(given: Any, params: dict[str, Any], call: Call) -> None:
+    async def hang(input_: Any, params: dict[str, Any], call: Call) -> None:
         await asyncio.Event().wait()
 
     has_ended = asyncio.Event()
@@ -191,8 +191,8 @@ async def ended(client: Client, task_id: str) -> dict[str, Any]:
     await client.hw.run(task_id.removeprefix("task-")).wait_for_end()
     task = await client.get(f"/tasks/get?id={task_id}")
     assert list(task.body) == TASK_KEYS
-    found: dict[str, Any] = task.body
-    return found
+    fields: dict[str, Any] = task.body
+    return fields
 
 
 @pytest.mark.proves("R5.6")
@@ -211,7 +211,7 @@ async def ended(client: Client, task_id: str) -> dict[str, Any]:
     ],
     ids=["goB", "goC", "parallel-agg", "subflow-demo", "parallel-failfast"],
 )
-async def test_the_golden_table(
+async def test_golden_flows_have_the_documented_results(
     client: Client, worker: Worker, definition: Any, params: Any, golden: tuple[Any, list[str]]
 ) -> None:
     shared, rows = golden
@@ -222,15 +222,15 @@ async def test_the_golden_table(
     runs = (await client.get(f"/tasks/runs?task_id={task_id}")).body
     assert all(list(run) == NODE_RUN_KEYS for run in runs)
     assert [f"{run['nodeKey']} {run['status']}" for run in runs] == rows
-    asked = [run for run in runs if run["workerId"]]
-    assert asked
-    assert {(run["workerId"], run["workerUrl"]) for run in asked} == {(worker.id, worker.url)}
+    called = [run for run in runs if run["workerId"]]
+    assert called
+    assert {(run["workerId"], run["workerUrl"]) for run in called} == {(worker.id, worker.url)}
     if "p error" in rows:
         assert {run["errorText"] for run in runs} == {"no worker", ""}
 
 
 @pytest.mark.proves("R5.6")
-async def test_node_runs_come_in_the_order_in_which_they_began(
+async def test_node_runs_are_listed_in_the_order_they_started(
     client: Client, worker: Worker
 ) -> None:
     fan = {
@@ -245,22 +245,22 @@ async def test_node_runs_come_in_the_order_in_which_they_began(
     await ended(client, task_id)
     runs = (await client.get(f"/tasks/runs?task_id={task_id}")).body
     assert [run["nodeKey"] for run in runs] == ["a", "p", "p", "p", "z"]
-    said = [json.loads(run["execOutputJson"]) for run in runs[1:3]]
-    assert said == ["last to end", "first to end"]
+    outputs = [json.loads(run["execOutputJson"]) for run in runs[1:3]]
+    assert outputs == ["last to end", "first to end"]
     by_end = sorted(runs, key=lambda run: int(run["id"].rpartition("-")[2]))
     assert json.loads(by_end[1]["execOutputJson"]) == "first to end"
 
 
 @pytest.mark.proves("R5.6")
-async def test_workers_register_beat_and_are_found(client: Client) -> None:
-    """R5.8: and one that was not heard of for the TTL is not."""
+async def test_workers_register_send_heartbeats_and_are_listed(client: Client) -> None:
+    """A worker without a heartbeat within the TTL is not listed (R5.8)."""
     body = {"ID": "w1", "url": "http://127.0.0.1:9", "Services": ["sum", "echo"]}
     assert (await client.post("/workers/register", body)).body == {"ok": "1"}
     assert (await client.post("/register", body | {"ID": "w2"})).body == {"ok": "1"}
     assert (await client.post("/heartbeat", {"id": "w1", "load": 3})).body == {"ok": "1"}
-    assert (await client.post("/workers/heartbeat", {"id": "nobody"})).body == {"ok": "1"}
+    assert (await client.post("/workers/heartbeat", {"id": "unknown"})).body == {"ok": "1"}
     listed = (await client.get("/workers/list?service=sum")).body
-    assert [one["ID"] for one in listed] == ["w2", "w1"]
+    assert [worker["ID"] for worker in listed] == ["w2", "w1"]
     assert list(listed[0]) == ["ID", "URL", "Services", "Load", "LastHeartbeat", "Status"]
     assert (await client.get("/list")).body == listed
     assert (await client.get("/workers/allocate?service=sum")).body == listed[0]
@@ -270,7 +270,7 @@ async def test_workers_register_beat_and_are_found(client: Client) -> None:
 
 
 @pytest.mark.proves("R5.6")
-async def test_what_cannot_be_is_refused_in_the_words_of_the_contract(client: Client) -> None:
+async def test_invalid_requests_get_the_errors_of_the_contract(client: Client) -> None:
     wrong = await client.get("/flows")
     assert (wrong.status, wrong.body) == (405, {"error": "method"})
     assert (await client.get("/tasks/cancel?id=x")).status == 405
@@ -281,7 +281,7 @@ async def test_what_cannot_be_is_refused_in_the_words_of_the_contract(client: Cl
     bad = json.dumps({"start": "z", "nodes": {"a": {"kind": "magic"}}})
     faulty = await client.post("/flows/version", {"FlowID": empty["id"], "DefinitionJSON": bad})
     assert faulty.status == 422
-    assert {one["place"] for one in faulty["faults"]} == {"start", "nodes.a.kind"}
+    assert {error["place"] for error in faulty["faults"]} == {"start", "nodes.a.kind"}
     lost = await client.get("/tasks/get?id=task-none")
     assert (lost.status, lost.body) == (404, {"error": "not found"})
     assert (await client.get("/tasks/runs?task_id=task-none")).body == []
@@ -295,7 +295,7 @@ async def test_what_cannot_be_is_refused_in_the_words_of_the_contract(client: Cl
 @pytest.mark.parametrize(
     ("path", "allowed"), [("/flows", "POST"), ("/tasks", "GET, POST"), ("/list", "GET")]
 )
-async def test_whatever_method_a_path_does_not_have_is_refused_in_the_same_words(
+async def test_unsupported_method_gets_the_error_of_the_contract(
     client: Client, path: str, allowed: str
 ) -> None:
     for method in {"GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "BREW"} - {
@@ -307,7 +307,7 @@ async def test_whatever_method_a_path_does_not_have_is_refused_in_the_same_words
 
 
 @pytest.mark.proves("R5.11")
-async def test_one_waiting_task_stops_nobody_and_a_signal_is_seen_at_once(
+async def test_waiting_task_blocks_no_other_and_shows_a_signal_at_once(
     client: Client, worker: Worker
 ) -> None:
     wait = {"start": "w", "nodes": {"w": {"kind": "wait_event", "params": {"signal_key": "go"}}}}
@@ -320,8 +320,8 @@ async def test_one_waiting_task_stops_nobody_and_a_signal_is_seen_at_once(
     assert json.loads(shown["SharedJSON"])["other"] == {"a": 1}
     assert shown["Status"] == "running"
     assert (await client.post(f"/tasks/run_once?id={waiting}")).body == {"ok": "1"}
-    assert [one["ID"] for one in (await client.get("/tasks?status=running")).body] == [waiting]
-    assert [one["ID"] for one in (await client.get("/tasks")).body] == [waiting, other]
+    assert [task["ID"] for task in (await client.get("/tasks?status=running")).body] == [waiting]
+    assert [task["ID"] for task in (await client.get("/tasks")).body] == [waiting, other]
     assert (await client.post(f"/tasks/cancel?id={waiting}")).body == {"ok": "1"}
     canceled = await ended(client, waiting)
     assert canceled["Status"] == "canceled"
@@ -332,9 +332,7 @@ async def test_one_waiting_task_stops_nobody_and_a_signal_is_seen_at_once(
 
 
 @pytest.mark.proves("I11")
-async def test_a_cancel_reaches_a_worker_in_the_middle_of_a_call(
-    client: Client, worker: Worker
-) -> None:
+async def test_cancel_reaches_a_worker_during_a_call(client: Client, worker: Worker) -> None:
     hang = {"start": "h", "nodes": {"h": {"kind": "executor", "service": "hang"}}}
     task_id = await started(client, hang, {}, "hangs")
     while not worker.load:  # noqa: ASYNC110

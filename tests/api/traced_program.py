@@ -1,7 +1,7 @@
 """A server and a worker in one program, for tests of traces: `DATABASE_URL [sdk]`.
 
-A job and a flow are submitted over HTTP within the trace of their caller. Printed is what the
-worker was sent, what runs have kept, and, with the SDK, every span.
+Submits a job and a flow over HTTP within the trace of their caller. Prints the trace that the
+worker received, the traces that the runs stored and, with the SDK, every span.
 """
 
 import asyncio
@@ -15,18 +15,18 @@ from headway import Headway, RunContext
 from headway.trace import current_trace
 from headway.worker.program import Worker
 from headway.worker.service_registry import Services
-from tests.api.conftest import served_here
+from tests.api.conftest import served_in_this_loop
 
 TRACEPARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 FLOW = {
     "start": "ask",
-    "nodes": {"ask": {"kind": "executor", "service": "say", "post": {"output_key": "out"}}},
+    "nodes": {"ask": {"kind": "executor", "service": "greet", "post": {"output_key": "out"}}},
     "edges": [],
 }
 
 
-def remembered_spans() -> Any:
-    """All spans of this program, as they end."""
+def record_spans() -> Any:
+    """Install an exporter that records all spans of this program, and return it."""
     from opentelemetry import trace  # noqa: PLC0415
     from opentelemetry.sdk.trace import TracerProvider  # noqa: PLC0415
     from opentelemetry.sdk.trace.export import SimpleSpanProcessor  # noqa: PLC0415
@@ -41,7 +41,7 @@ def remembered_spans() -> Any:
     return exporter
 
 
-def as_json(span: Any) -> dict[str, Any]:
+def encode_span(span: Any) -> dict[str, Any]:
     return {
         "name": span.name,
         "kind": span.kind.name,
@@ -54,7 +54,7 @@ def as_json(span: Any) -> dict[str, Any]:
 
 
 async def main(url: str, *, has_sdk: bool) -> None:
-    exporter = remembered_spans() if has_sdk else None
+    exporter = record_spans() if has_sdk else None
     services = Services()
     sent: list[str | None] = []
     hw = Headway(url)
@@ -66,28 +66,30 @@ async def main(url: str, *, has_sdk: bool) -> None:
 
     @hw.job
     async def child(ctx: RunContext) -> None:
-        """Over at once."""
+        """Do nothing."""
 
     @services
-    async def say(given: Any) -> str:
+    async def greet(text: Any) -> str:
         sent.append(current_trace())
-        return "said"
+        return "hello"
 
-    async with hw, served_here(hw) as address, aiohttp.ClientSession(address) as session:
+    async with hw, served_in_this_loop(hw) as address, aiohttp.ClientSession(address) as session:
         await hw.flows.publish("ask", FLOW)
         async with Worker(services, registry_url=address) as worker:
             await worker.wait_until_registered()
             headers = {"traceparent": TRACEPARENT}
-            kept = []
+            stored = []
             for path, body in (("/api/runs", {"job": "fail"}), ("/api/flows/ask/tasks", {})):
                 async with session.post(path, json=body, headers=headers) as answer:
-                    told = await answer.json()
-                    assert answer.status == 201, told
-                run = hw.run(told["id"])
+                    created = await answer.json()
+                    assert answer.status == 201, created
+                run = hw.run(created["id"])
                 await run.wait_for_end()
-                kept.append((await run.record()).run.traceparent)
-    spans = [] if exporter is None else [as_json(span) for span in exporter.get_finished_spans()]
-    print(json.dumps({"sent": sent, "kept": kept, "spans": spans}))
+                stored.append((await run.record()).run.traceparent)
+    spans = (
+        [] if exporter is None else [encode_span(span) for span in exporter.get_finished_spans()]
+    )
+    print(json.dumps({"sent": sent, "stored": stored, "spans": spans}))
 
 
 if __name__ == "__main__":

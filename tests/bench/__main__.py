@@ -1,4 +1,4 @@
-"""`python -m tests.bench`: measure, show, and on demand judge and record."""
+"""`python -m tests.bench`: measure, print, and on request check and record."""
 
 import argparse
 import sys
@@ -62,43 +62,43 @@ class Measured:
 
     @property
     def misses(self) -> list[str]:
-        unheld = [str(one) for one in self.verdicts if not one.holds]
-        too_slow = [one.miss for one in self.served if one.miss is not None]
+        unheld = [str(verdict) for verdict in self.verdicts if not verdict.holds]
+        too_slow = [figure.miss for figure in self.served if figure.miss is not None]
         of_page = [] if self.seen is None else self.seen.misses
         return [*misses(self.figures), *unheld, *too_slow, *of_page]
 
 
 def main(arguments: Sequence[str]) -> int:
-    asked = _parser().parse_args(arguments)
+    options = _parser().parse_args(arguments)
     notes = Console(stderr=True, highlight=False)
-    if asked.profile is not None:
-        with open_places({asked.profile}) as places:
-            scale = plan.QUICK if asked.quick else plan.FULL
+    if options.profile is not None:
+        with open_places({options.profile}) as places:
+            scale = plan.QUICK if options.quick else plan.FULL
             show_profile(_console(), places.all[0], scale)
         return 0
     machine = this_machine()
-    wanted = asked.only
-    whats = list(dict.fromkeys([*wanted.whats, *([What.GROWTH] if asked.grow else [])]))
+    wanted = options.only
+    whats = list(dict.fromkeys([*wanted.whats, *([What.GROWTH] if options.grow else [])]))
     with open_places(wanted.stores) as places:
         for reason in places.missing:
             notes.print(f"not measured: {reason}")
-        measured = _measure(asked, whats, places, notes)
-        if not asked.json:
+        measured = _measure(options, whats, places, notes)
+        if not options.json:
             show(_console(), measured.figures)
             show_results(_console(), measured.results, measured.verdicts)
             show_steering(_console(), measured.steering)
             show_server(_console(), measured.served)
             show_page(_console(), measured.seen)
-        if asked.record:
+        if options.record:
             command = " ".join(["python -m tests.bench", *arguments])
             _record(measured, places, machine, command)
     for sentence in measured.misses:
         notes.print(f"missed: {sentence}")
-    return 1 if asked.check and measured.misses else 0
+    return 1 if options.check and measured.misses else 0
 
 
 def _record(measured: Measured, places: Places, machine: Machine, command: str) -> None:
-    """Each part of the page that something was measured of; the others stay as they are."""
+    """Record each part of the page that was measured; the others stay as they are."""
     if measured.figures:
         write_store_part(measured.figures, places, machine, command)
     if measured.steering.steered:
@@ -119,7 +119,7 @@ def _record(measured: Measured, places: Places, machine: Machine, command: str) 
 
 
 def _measure(
-    asked: argparse.Namespace, whats: Sequence[What], places: Places, notes: Console
+    options: argparse.Namespace, whats: Sequence[What], places: Places, notes: Console
 ) -> Measured:
     measured = Measured()
 
@@ -127,50 +127,50 @@ def _measure(
         measured.excuses.append(reason)
         notes.print(f"not measured: {reason}")
 
-    scale = plan.QUICK if asked.quick else plan.FULL
+    scale = plan.QUICK if options.quick else plan.FULL
     opened = open_field(
-        asked.only.works,
+        options.only.works,
         places.all,
-        stores=asked.only.stores,
-        is_ours_alone=asked.ours,
-        scale=contestants.QUICK if asked.quick else contestants.FULL,
+        stores=options.only.stores,
+        is_ours_alone=options.ours,
+        scale=contestants.QUICK if options.quick else contestants.FULL,
         excuse=excuse,
     )
     with opened as races, _progress(notes) as progress:
-        has_server = asked.only.has_server
+        has_server = options.only.has_server
         total = step_count(places.all, whats, scale) + races.step_count
-        total += STEERING_STEP_COUNT if asked.only.has_steering else 0
+        total += STEERING_STEP_COUNT if options.only.has_steering else 0
         total += server.STEP_COUNT if has_server else 0
-        total += browser.STEP_COUNT if asked.only.has_page else 0
+        total += browser.STEP_COUNT if options.only.has_page else 0
         bar = progress.add_task("", total=total, completed=-1)
 
         def step(description: str) -> None:
             progress.update(bar, description=description, advance=1)
 
         found = measure(places.all, whats, scale, step)
-        measured.figures = _gathered(found, print_json if asked.json else None)
+        measured.figures = _gathered(found, print_json if options.json else None)
         results = races.results(step, excuse)
-        measured.results = _gathered(results, print_json if asked.json else None)
-        if asked.only.has_steering:
-            measured.steering = measure_steering(is_quick=asked.quick, step=step)
+        measured.results = _gathered(results, print_json if options.json else None)
+        if options.only.has_steering:
+            measured.steering = measure_steering(is_quick=options.quick, step=step)
         if has_server:
-            served = measure_server(server.QUICK if asked.quick else server.FULL, step)
-            measured.served = _gathered(served, print_json if asked.json else None)
-        if asked.only.has_page:
-            scale_of_page = browser.QUICK if asked.quick else browser.FULL
+            served = measure_server(server.QUICK if options.quick else server.FULL, step)
+            measured.served = _gathered(served, print_json if options.json else None)
+        if options.only.has_page:
+            scale_of_page = browser.QUICK if options.quick else browser.FULL
             measured.seen = measure_page(scale_of_page, step)
-            if asked.json:
+            if options.json:
                 print_json(measured.seen)
         progress.update(bar, description="done", advance=1)
     return measured
 
 
-def _gathered(found: Iterable[T], tell: Callable[[T], None] | None) -> list[T]:
+def _gathered(items: Iterable[T], report: Callable[[T], None] | None) -> list[T]:
     gathered = []
-    for one in found:
-        gathered.append(one)
-        if tell is not None:
-            tell(one)
+    for item in items:
+        gathered.append(item)
+        if report is not None:
+            report(item)
     return gathered
 
 
@@ -191,7 +191,7 @@ def _console() -> Console:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What `--only` leaves of it all."""
+    """The selection made by `--only`."""
 
     stores: tuple[str, ...] = ALL_STORES
     whats: tuple[What, ...] = USUAL

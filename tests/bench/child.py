@@ -66,7 +66,10 @@ async def upgrade(url: str, *, durability: Durability) -> None:
 async def raw_runs(
     url: str, *, durability: Durability, key_count: int | None = None
 ) -> AsyncIterator[tuple[RawDriver, RawRuns]]:
-    """A raw connection, and runs to send through it; the store makes one first, to be watched."""
+    """Open a raw connection, with runs to send.
+
+    The store first makes one run, which is recorded.
+    """
     async with working_store(url, durability=durability) as (store, instance_id):
         pattern = await record(store, instance_id)
     driver = await open_raw(url, durability=durability)
@@ -105,7 +108,8 @@ def _outcome(watch: Stopwatch, count: int, times_ms: Sequence[float] = ()) -> Ou
 async def _measure_raw(assignment: Assignment, driver: RawDriver, runs: RawRuns) -> Outcome:
     if assignment.what is What.GROWTH:
         return await _finish_many(assignment, driver, runs)
-    for transaction in runs.cycle(assignment.callers):  # Statements are prepared, files grow.
+    # Warm up: statements are prepared, and files grow.
+    for transaction in runs.cycle(assignment.callers):
         await driver.transact(transaction)
     match assignment.what:
         case What.LATENCY:

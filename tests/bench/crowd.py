@@ -1,4 +1,4 @@
-"""Ten thousand interrupts open at one runtime store: what they weigh, and how soon all wake."""
+"""Ten thousand open interrupts at one runtime store: their memory, and how soon all wake."""
 
 import asyncio
 import gc
@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.table import Table
 
 from headway.core.ids import RunId
-from tests.runtime.scenes import YES, Runtime, _sleeping, opened, until
+from tests.runtime.scenes import YES, Runtime, _sleeping, open_runtime, until
 
 COUNT: Final = 10_000
 PAGE_BYTES: Final = 4_096
@@ -36,7 +36,7 @@ class Weighed:
 
 def measure_crowd(redis_url: str, *, count: int = COUNT) -> Iterator[Weighed]:
     for store, url in (("memory", None), ("Redis", redis_url)):
-        # A process of its own: what others have left would hide what this costs.
+        # A process of its own: the memory of earlier work would hide the cost of this one.
         with get_context("spawn").Pool(1) as pool:
             bytes_count, wake_s = pool.apply(_weighed, (url, count))
         yield Weighed(store, count, bytes_count, wake_s)
@@ -48,17 +48,17 @@ def _weighed(url: str | None, count: int) -> tuple[int, float]:
 
 async def _weigh(url: str | None, count: int) -> tuple[int, float]:
     run_ids = [RunId(str(uuid4())) for _ in range(count)]
-    async with opened(url) as store, opened(url) as other, asyncio.TaskGroup() as group:
+    async with open_runtime(url) as store, open_runtime(url) as other, asyncio.TaskGroup() as group:
         speaker = store if url is None else other
         await store.create_interrupt(RunId("warm-up"), "1.1")
         await speaker.resolve_interrupt(RunId("warm-up"), "1.1", YES)
         gc.collect()
         before = _resident_bytes()
-        waits = [group.create_task(store.wait_for_interrupt(one, "1.1")) for one in run_ids]
+        waits = [group.create_task(store.wait_for_interrupt(run_id, "1.1")) for run_id in run_ids]
         await until(lambda: _all_sleep(store, run_ids), what="all wait")
         weight = _resident_bytes() - before
         from_s = time.perf_counter()
-        await asyncio.gather(*(speaker.resolve_interrupt(one, "1.1", YES) for one in run_ids))
+        await asyncio.gather(*(speaker.resolve_interrupt(run_id, "1.1", YES) for run_id in run_ids))
         await asyncio.gather(*waits)
         return weight, time.perf_counter() - from_s
 
@@ -71,7 +71,9 @@ def _count(store: Runtime) -> int:
     waits = getattr(store, "_waits", None)
     if waits is None:
         interrupts = vars(store)["_interrupts"].values()
-        return sum(bool(one.waits) for asked in interrupts for one in asked.values())
+        return sum(
+            bool(state.waiters) for by_call_id in interrupts for state in by_call_id.values()
+        )
     return sum(bool(wait._wake_event._waiters) for wait in waits)
 
 

@@ -1,4 +1,4 @@
-"""What came out of the rounds, and whether it is enough."""
+"""The results of the rounds, and whether they meet the goals."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -39,13 +39,13 @@ class Series:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figure:
-    """One line of the table: ours, and what it is held against."""
+    """One line of the table: our value, and its reference."""
 
     backend: str
     title: str
     what: What
     detail: str
-    """What exactly, for people."""
+    """A description for people."""
     callers: int
     unit: Unit
     headway: Series
@@ -54,17 +54,17 @@ class Figure:
     headway_cpu_us: Series
     reference_cpu_us: Series
     is_judged: bool = True
-    """Whether anything has to hold of it."""
+    """True if the value has a goal."""
 
     @property
     def ratio(self) -> Series:
-        """Of each round, so that what disturbed a round disturbed both of its sides."""
+        """The ratio of each round, so that a disturbance of a round affects both of its sides."""
         pairs = zip(self.headway.values, self.reference.values, strict=True)
         return Series(tuple(ours / other for ours, other in pairs))
 
     @property
     def miss(self) -> str | None:
-        """What had to hold of this figure and does not, as a sentence."""
+        """Return the goal that is not met as a sentence, or None."""
         if not self.is_judged:
             return None
         place = f"{self.title}, {self.detail}, callers: {self.callers:,}"

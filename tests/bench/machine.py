@@ -1,4 +1,4 @@
-"""On what it was measured."""
+"""The machine of the measurement."""
 
 import os
 import platform
@@ -13,7 +13,7 @@ class Machine:
     processor: str
     core_count: int
     load_average: float
-    """Of the minute before it began."""
+    """The load average of the minute before the start."""
     system: str
     python: str
 
@@ -27,10 +27,10 @@ class Machine:
         ]
 
     def _load(self) -> str:
-        said = f"{self.load_average:.1f}"
+        text = f"{self.load_average:.1f}"
         if self.load_average < self.core_count / 2:
-            return said
-        return f"{said}: others were at work, so trust the ratios more than the rates"
+            return text
+        return f"{text}: others were at work, so trust the ratios more than the rates"
 
 
 def this_machine() -> Machine:

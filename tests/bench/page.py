@@ -1,4 +1,4 @@
-"""docs/benchmarks.md, whose parts are replaced alone: each is measured for itself."""
+"""docs/benchmarks.md, whose parts are measured and replaced separately."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,7 +13,7 @@ Part = Literal["engine", "flows", "page", "server", "steering", "store"]
 
 
 def replace_part(part: Part, lines: Sequence[str], *, path: Path = PAGE) -> None:
-    """Put `lines` in place of what the page has there; the rest of it stays."""
+    """Replace a part of the page by `lines`; the rest is not changed."""
     begin, end = f"<!-- {part} -->", f"<!-- end of {part} -->"
     before, begun, rest = path.read_text(encoding="utf-8").partition(begin)
     _, ended, after = rest.partition(end)

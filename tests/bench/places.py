@@ -15,7 +15,7 @@ from tests.servers import MariaDBServer, Missing, PostgresServer, start_mariadb,
 
 ROOT: Final = Path(__file__).parents[2]
 FAMILIES: Final = ("sqlite", "postgres", "mariadb")
-# The launcher's servers are quick and forget at a power cut; these remember.
+# The servers of the tests are fast and lose commits at a power cut; these do not.
 POSTGRES_SETTINGS: Final = {
     "fsync": "on",
     "full_page_writes": "on",
@@ -39,14 +39,14 @@ class Place:
     family: str
     title: str
     is_usual: bool = True
-    """Whether this is the family's durability unless somebody asks for another."""
+    """True if this is the family's default durability."""
     durability: Durability
     settings: str
-    """What a commit survives, in the system's own words."""
+    """The failure that a commit survives, in the system's own terms."""
     new_database: Callable[[], AbstractContextManager[str]]
-    """The URL of an empty database, gone at the end."""
+    """Opens the URL of an empty database, which is removed at the end."""
     settle: Callable[[str], None]
-    """Have the system finish what it has put off, so that the next measurement does not pay."""
+    """Makes the system finish deferred work, so that the next measurement does not include it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,13 +58,13 @@ class Places:
 
 @contextmanager
 def open_places(families: Collection[str]) -> Iterator[Places]:
-    """Start what is needed; a server that this machine lacks is named in `missing`."""
+    """Start what is needed. A server that this machine lacks is listed in `missing`."""
     places: list[Place] = []
     versions: dict[str, str] = {}
     missing: list[str] = []
     with ExitStack() as stack:
         if "sqlite" in families:
-            # Under the project, because /tmp may be memory, where durability costs nothing.
+            # Below the project, because /tmp may be in memory, where durability costs nothing.
             cache = ROOT / ".cache"
             cache.mkdir(exist_ok=True)
             folder = Path(tempfile.mkdtemp(prefix="bench-", dir=cache))
@@ -112,12 +112,12 @@ def _sqlite(folder: Path, durability: Durability) -> Place:
 
 
 def _leave_alone(url: str) -> None:
-    """What a file puts off is done when it is closed."""
+    """A file finishes its deferred work when it is closed."""
 
 
 def _postgres(server: PostgresServer) -> Place:
     def settle(url: str) -> None:
-        # What the autovacuum would do within the minute, in the middle of a measurement.
+        # The autovacuum would otherwise run within the minute, in the middle of a measurement.
         server.execute("VACUUM ANALYZE", "CHECKPOINT", database=url.rpartition("/")[2])
 
     return Place(

@@ -1,4 +1,4 @@
-"""What is measured, for how long, and what must hold."""
+"""The measurements, their durations, and their goals."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -32,14 +32,14 @@ class Scale:
     callers: tuple[int, ...]
     rounds: int
     cycle_rounds: int
-    """Of the figure that has to reach a share of the driver's rate."""
+    """The measurement that must reach a share of the driver's rate."""
     latency_count: int
     backlog_count_max: int
     """Runs that wait to be claimed when the claims begin."""
     finished_count: int
     """Runs that have ended already, in the measurement of growth."""
     profile_rounds: int
-    """Life cycles of each caller that are profiled."""
+    """Profiled life cycles per caller."""
 
     def rounds_of(self, what: What) -> int:
         return self.rounds if what in (What.SUBMITS, What.CLAIMS) else self.cycle_rounds
@@ -71,7 +71,7 @@ QUICK: Final = Scale(
 
 FEW_FINISHED_COUNT: Final = 1_000
 FILL_COUNT: Final = 50_000
-"""How many finished runs one process adds, so that the progress can be seen."""
+"""How many finished runs one process adds, so that progress is shown."""
 GROWTH_CALLERS: Final = 1_000
 GROWTH_KEY_COUNTS: Final = (None, 10_000)
 GROWTH_BACKENDS: Final = ("sqlite-process", "postgres")
@@ -90,9 +90,9 @@ class Assignment:
     latency_count: int = 0
     backlog_count: int = 0
     finished_count: int = 0
-    """Growth on the raw side: so many finished runs are made, and nothing is measured."""
+    """The number of finished runs to create for growth on the raw side; nothing is measured."""
     key_count: int | None = None
-    """So many keys are used in turn; None: each run has its own."""
+    """How many keys are used in turn. None means that each run has its own."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,7 +100,7 @@ class Outcome:
     count: int
     elapsed_s: float
     cpu_s: float
-    """Of this process alone: what a server spends is not in it."""
+    """CPU time of this process alone, without that of a server."""
     p50_ms: float = 0.0
     p99_ms: float = 0.0
 

@@ -1,4 +1,4 @@
-"""Where the time of a life cycle goes: each thread's share, and the writer's functions."""
+"""The time of a life cycle: each thread's share, and the writer's functions."""
 
 import asyncio
 import cProfile
@@ -33,7 +33,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shares:
-    """Of one life cycle, on average."""
+    """The average of one life cycle."""
 
     count: int
     elapsed_us: float
@@ -42,9 +42,9 @@ class Shares:
     batch_count: int
     conflict_count: int
     stages_us: dict[str, float]
-    """What the writer's CPU time was spent on."""
+    """The stages of the writer's CPU time."""
     collector_us: dict[str, float]
-    """What the garbage collector took, by thread; it is in the others already."""
+    """The time of the garbage collector by thread, which the other values include."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,8 +110,8 @@ def _take_shares(url: str, durability: Durability, rounds: int) -> Shares:
 
 
 def _take_lines(url: str, durability: Durability, rounds: int) -> list[Line]:
-    # The thread's own time: what others do with the processor, or with the interpreter's lock,
-    # is not this function's doing.
+    # The thread's own time, without the time in which other threads use the processor or hold
+    # the interpreter's lock.
     profile = cProfile.Profile(time.thread_time_ns, 1e-9)
     with _profiling_writer(profile):
         shares = asyncio.run(_shares(url, durability, rounds))
@@ -135,7 +135,7 @@ def _function_name(path: str, line: int, function: str) -> str:
 
 @contextmanager
 def _profiling_writer(profile: cProfile.Profile) -> Iterator[None]:
-    """Profile the thread that a store starts while this is entered, until that thread ends."""
+    """Profile the thread that a store starts inside the block, until that thread ends."""
 
     def on_first_call(frame: FrameType, event: str, argument: Any) -> None:
         sys.setprofile(None)

@@ -1,7 +1,7 @@
 """The raw side: each driver at its best, with nothing around it.
 
-The rows are made beforehand, and only the driver's own time counts. A program of its own would have
-to make them too, so this is more than it could reach.
+The rows are made beforehand, and only the driver's own time counts. A real program would have to
+make them too, so it could not reach these rates.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -35,18 +35,18 @@ class RawDriver(Protocol):
     def prepare(self, statement: Write, rows: Sequence[Row]) -> Prepared: ...
 
     async def transact(self, statements: Sequence[Prepared]) -> None:
-        """Send them in one transaction; each must match as many rows as it was given."""
+        """Send the statements in one transaction. Each must match as many rows as it has."""
         ...
 
     async def introduce(self, writer_id: str) -> int:
-        """Make the raw writer's row; the last number of the stream."""
+        """Create the raw writer's row. Return the last number of the stream."""
         ...
 
     async def close(self) -> None: ...
 
 
 class RawSqlite:
-    """`executemany`, and the log copied back as often as the store does it."""
+    """SQLite: `executemany`, and checkpoints of the log as often as the store makes them."""
 
     def __init__(self, path: str, *, durability: Durability) -> None:
         self._connection = open_sqlite(path, durability=durability)
@@ -76,7 +76,7 @@ class RawSqlite:
 
 
 class RawPostgres:
-    """COPY for many new rows; else one array for each column, so that many are one statement."""
+    """PostgreSQL: COPY for new rows; else one array per column, so that many are one statement."""
 
     def __init__(self, connection: RawConnection) -> None:
         self._connection = connection
@@ -111,7 +111,7 @@ class RawPostgres:
 
 
 class RawMysql:
-    """New rows by `executemany`, which sends them together; changes by a join with their values.
+    """MariaDB: new rows by `executemany`, sent together; changes by a join with their values.
 
     The driver's `executemany` would send the changes one by one, at a third of the rate.
     """
@@ -149,7 +149,7 @@ def _insert_writer(writer_id: str) -> str:
 
 
 async def open_raw(url: str, *, durability: Durability) -> RawDriver:
-    """A connection with the settings of the store's own."""
+    """Open a connection with the settings of the store's own connections."""
     (address,) = parse_addresses([url])
     match address.driver:
         case "sqlite":

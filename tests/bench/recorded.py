@@ -1,7 +1,7 @@
 """The statements of a life cycle, as the store itself sends them to its link.
 
-The raw side repeats them for other runs. So it writes the same rows by the same statements,
-whatever becomes of the store: there is no copy of them that could grow old.
+The raw side repeats them for other runs. It therefore always writes the same rows by the same
+statements as the current store: there is no copy of them that could become outdated.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -24,7 +24,7 @@ Transaction = Sequence[Recorded]
 
 @dataclass(frozen=True, slots=True)
 class Pattern:
-    """What the store writes for one run: three transactions."""
+    """The writes of the store for one run: three transactions."""
 
     submit: Transaction
     claim: Transaction
@@ -32,7 +32,7 @@ class Pattern:
 
 
 class RecordingLink:
-    """Stands before the writer's link and writes down what goes through."""
+    """A wrapper of the writer's link that records the statements."""
 
     def __init__(self, link: Any) -> None:
         self._link = link
@@ -43,7 +43,7 @@ class RecordingLink:
         return getattr(self._link, name)
 
     def write_all(self, plan: Sequence[PlannedWrite]) -> Any:
-        self._open += [Recorded(one.statement, row) for one in plan for row in one.rows]
+        self._open += [Recorded(write.statement, row) for write in plan for row in write.rows]
         return self._link.write_all(plan)
 
     def commit(self, notice: str | None = None, /) -> Any:
@@ -53,7 +53,7 @@ class RecordingLink:
 
 
 async def record(store: SqlStore, instance_id: InstanceId) -> Pattern:
-    """Take one run through its life and see what is written."""
+    """Take one run through its life cycle and record the writes."""
     recording: Any = RecordingLink(store.writer._link)
     store.writer._link = recording
     await cycle_once(store, instance_id)
@@ -62,7 +62,7 @@ async def record(store: SqlStore, instance_id: InstanceId) -> Pattern:
 
 
 class RawRun(NamedTuple):
-    """What differs from run to run."""
+    """The values that differ from run to run."""
 
     seq: int
     id: str
@@ -70,8 +70,8 @@ class RawRun(NamedTuple):
     token: str
 
 
-# Which columns differ from run to run, and which field of RawRun they hold; `event` is the event's
-# own number. All others are as recorded, the instants included.
+# The columns that differ from run to run, with the field of RawRun that each contains. `_EVENT` is
+# the event's own number. All others are as recorded, the instants included.
 _EVENT: Final = len(RawRun._fields)
 _VARYING: Final[Mapping[str, Mapping[str, int]]] = {
     "runs": {
@@ -91,12 +91,12 @@ _VARYING: Final[Mapping[str, Mapping[str, int]]] = {
 
 
 def rows_for(recorded: Recorded, runs: Sequence[RawRun], *, seq: int) -> list[Row]:
-    """The recorded row, made anew for each of `runs`, whose events are numbered after `seq`."""
+    """Return the recorded row for each of `runs`, whose events are numbered after `seq`."""
     varying = _VARYING[recorded.statement.table.name]
     places = [
         (place, varying[name])
         for place, (name, value) in enumerate(_named(recorded))
-        # What is empty stays empty: a column that is set free, or was not set yet.
+        # Null stays null: a column that is cleared, or was not set yet.
         if name in varying and value not in (None, "")
     ]
     template = list(recorded.row)

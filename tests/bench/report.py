@@ -1,4 +1,4 @@
-"""The figures for people (a table, a page) and for programs (one object per line)."""
+"""The measurements for people (a table, a page) and for programs (one object per line)."""
 
 import json
 from collections.abc import Sequence
@@ -127,10 +127,10 @@ def _spread(series: Series, figure: Figure) -> str:
 
 
 def _ratio(figure: Figure) -> str:
-    said, ratio = "—", figure.ratio
+    text, ratio = "—", figure.ratio
     if figure.unit == "1/s":
-        said = f"{ratio.median:.0%} ({ratio.low:.0%}-{ratio.high:.0%})"
-    return said if figure.miss is None else f"{said} ✗"
+        text = f"{ratio.median:.0%} ({ratio.low:.0%}-{ratio.high:.0%})"
+    return text if figure.miss is None else f"{text} ✗"
 
 
 def _cpu(figure: Figure) -> str:

@@ -22,7 +22,7 @@ from tests.bench.plan import (
 )
 
 Step = Callable[[str], None]
-"""Called before each measurement, with what it is."""
+"""Called before each measurement, with its name."""
 DETAILS: Final = {
     What.SUBMITS: "submits",
     What.CLAIMS: "claims",
@@ -31,7 +31,7 @@ DETAILS: Final = {
 
 
 def step_count(places: Sequence[Place], whats: Sequence[What], scale: Scale) -> int:
-    """How many times `measure` will call its `step`."""
+    """Return how many times `measure` will call its `step`."""
     rates = sum(2 * scale.rounds_of(what) * len(scale.callers) for what in whats if what in RATES)
     latency = 2 * scale.rounds if What.LATENCY in whats else 0
     count = len(places) * (rates + latency)
@@ -89,7 +89,7 @@ def _latency(place: Place, scale: Scale, step: Step) -> Iterator[Figure]:
 def _rounds(
     place: Place, assignment: Assignment, round_count: int, step: Step
 ) -> list[tuple[Outcome, Outcome]]:
-    """For each round: the raw driver's outcome, and ours."""
+    """Return, for each round, the raw driver's outcome and ours."""
     rounds = []
     for _ in range(round_count):
         outcomes = []
@@ -102,7 +102,7 @@ def _rounds(
 
 
 def _growth(place: Place, key_count: int | None, scale: Scale, step: Step) -> Iterator[Figure]:
-    """Ours, and the raw driver's: what that too loses is the price of the indexes."""
+    """Measure ours and the raw driver: the loss that both have is the cost of the indexes."""
     assignment = Assignment(
         what=What.CYCLES,
         side=Side.HEADWAY,
@@ -136,7 +136,7 @@ def _growth(place: Place, key_count: int | None, scale: Scale, step: Step) -> It
 
 
 def finish_runs(place: Place, url: str, count: int, step: Step) -> None:
-    """Make many finished runs, and let the system settle; `step` is told for each FILL_COUNT."""
+    """Create many finished runs, and let the system settle; call `step` for each FILL_COUNT."""
     for done_count in range(0, count, FILL_COUNT):
         step(f"{place.title}: making finished runs, {done_count:,} of {count:,}")
         _finish(place, url, FILL_COUNT)

@@ -1,6 +1,6 @@
-"""The CPU time of the writer's thread, by what it was spent on.
+"""The CPU time of the writer's thread, by stage.
 
-A few clocks around a batch, so that the rates stay as they are, unlike under a profiler.
+Only a few clock reads per batch, so that the rates do not change, unlike with a profiler.
 """
 
 import gc
@@ -16,9 +16,9 @@ from headway.adapters.sql.write.load import load_batch_state
 from headway.adapters.sql.write.write_changes import write_changes
 from headway.adapters.sql.write.writer import Writer
 
-LOAD: Final = "load: ask for the rows, make values of them"
+LOAD: Final = "load: query the rows, convert them to values"
 DECIDE: Final = "decide"
-WRITE: Final = "write: make rows of the changes"
+WRITE: Final = "write: convert the changes to rows"
 DRIVER_FETCH: Final = "driver: fetch"
 DRIVER_WRITE: Final = "driver: write"
 DRIVER_COMMIT: Final = "driver: begin, commit"
@@ -41,7 +41,7 @@ class StageClock:
         self._loaded_s = 0.0
 
     def around(self, call: Callable[..., Awaitable[Any]], stage: str) -> Callable[..., Any]:
-        """`call`, with what it takes added to `stage`, less what its own calls have added."""
+        """Wrap `call`: add its time to `stage`, without that of its inner calls."""
 
         async def timed(*arguments: Any, **options: Any) -> Any:
             inner_s, started_s = self._total_s(), time.thread_time()
@@ -57,14 +57,14 @@ class StageClock:
         timed = self.around(load, LOAD)
 
         async def load_and_note(*arguments: Any, **options: Any) -> Any:
-            world = await timed(*arguments, **options)
+            batch = await timed(*arguments, **options)
             self._loaded_s = time.thread_time()
-            return world
+            return batch
 
         return load_and_note
 
     def has_decided(self) -> None:
-        """Called by the first write of a batch: what lies between is the decisions."""
+        """Called by the first write of a batch: the time since the load was spent on decisions."""
         if self._loaded_s:
             self.spent_s[DECIDE] += time.thread_time() - self._loaded_s
             self._loaded_s = 0.0
@@ -79,21 +79,21 @@ class TimedLink:
         self._clock = clock
 
     def __getattr__(self, name: str) -> Any:
-        found = getattr(self._link, name)
+        member = getattr(self._link, name)
         if name not in _LINK_STAGES:
-            return found
+            return member
         if name in ("write", "rollback"):
             self._clock.has_decided()
-        return self._clock.around(found, _LINK_STAGES[name])
+        return self._clock.around(member, _LINK_STAGES[name])
 
 
 @contextmanager
 def timed_stages(writer: Writer) -> Iterator[StageClock]:
-    """Time the batches of `writer` for as long as this is entered; it must be idle at both ends."""
+    """Time the batches of `writer` inside the block. It must be idle at both ends."""
     clock, link = StageClock(), writer._link
     timed_link: Any = TimedLink(link, clock)
     load, write = clock.loading(load_batch_state), clock.around(write_changes, WRITE)
-    with mock.patch.multiple(Writer.__module__, load_world=load, write_world=write):
+    with mock.patch.multiple(Writer.__module__, load_batch_state=load, write_changes=write):
         writer._link = timed_link
         try:
             yield clock
@@ -103,9 +103,9 @@ def timed_stages(writer: Writer) -> Iterator[StageClock]:
 
 @contextmanager
 def timed_collections() -> Iterator[dict[str, float]]:
-    """What the garbage collector takes of each thread that it happens in, by the thread's name."""
+    """Collect the time of the garbage collector in each thread, by the thread's name."""
     spent_s: defaultdict[str, float] = defaultdict(float)
-    started_s = 0.0  # One collection at a time: it holds the interpreter's lock.
+    started_s = 0.0  # Only one collection runs at a time, because it holds the interpreter's lock.
 
     def note(phase: str, _: dict[str, int]) -> None:
         nonlocal started_s

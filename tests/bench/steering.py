@@ -1,7 +1,7 @@
-"""How soon a run hears an answer or a cancel: in its own process, and from another instance.
+"""Measure how soon a run receives an answer or a cancel, in its process and from another instance.
 
-SQLite tells nobody of a commit, so what another instance hears at once it has heard through Redis.
-Both instances are in one process, with stores of their own, so that one clock measures both.
+SQLite sends no notification of a commit, so another instance receives it at once only through
+Redis. Both instances are in one process, with stores of their own, so that one clock measures both.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ STEP_COUNT: Final = 9
 FULL_COUNT: Final = 200
 QUICK_COUNT: Final = 20
 POLLED_COUNT: Final = 10
-"""Where only a poll brings the word, each takes seconds."""
+"""The count if only a poll finds the message, because each takes seconds."""
 HEADINGS: Final = ("what", "from", "Redis", "n", "p50, ms", "p99, ms")
 INTRODUCTION: Final = """\
 ## Steering a run
@@ -57,7 +57,7 @@ class Steered:
 
 
 class Heard:
-    """When the job went on."""
+    """When the job continued."""
 
     def __init__(self) -> None:
         self.began = asyncio.Event()

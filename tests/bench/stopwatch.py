@@ -4,7 +4,7 @@ import time
 
 
 class Stopwatch:
-    """Runs while it is entered."""
+    """Runs inside its `with` block."""
 
     def __init__(self) -> None:
         self.elapsed_s = 0.0

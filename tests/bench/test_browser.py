@@ -1,4 +1,4 @@
-"""What judges the page judges right; the measurement itself is no test."""
+"""The checks of the page's measurements; the measurement itself is not a test."""
 
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -27,7 +27,7 @@ GOOD = Seen(
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "miss"),
     [
         ({}, ""),
         ({"p95_ms": 200}, "p95"),
@@ -35,13 +35,16 @@ GOOD = Seen(
         ({"resident_after": 121}, "grew"),
     ],
 )
-def test_a_slow_or_growing_page_is_a_miss(change: dict[str, int], told: str) -> None:
-    found = replace(GOOD, **change).misses
-    assert [told in one for one in found] == ([True] if told else [])
+def test_a_slow_or_growing_page_is_a_miss(change: dict[str, int], miss: str) -> None:
+    misses = replace(GOOD, **change).misses
+    assert [miss in text for text in misses] == ([True] if miss else [])
 
 
-def test_the_feed_speaks_the_words_of_the_server() -> None:
-    """Else the page would be shown what no server says: each is checked when it is made."""
+def test_the_feed_matches_the_schema_of_the_server() -> None:
+    """Otherwise the page would receive documents that no server sends.
+
+    Each is checked when it is made.
+    """
     feed = Feed(run_count=30, changes_per_s=10)
     application(feed)
     before = feed.state()["seq"]
@@ -51,13 +54,13 @@ def test_the_feed_speaks_the_words_of_the_server() -> None:
     state = feed.state()
     assert len(state["runs"]) == 30
     (lane,) = state["lanes"]
-    # A few run, and whoever ends makes room for the next in line.
+    # A few run, and each end lets the next in the queue start.
     assert (lane["held_count"], lane["queued_count"]) == (2, 28)
     ranks = [run["ready_seq"] for run in state["runs"] if run["status"] == "queued"]
     assert ranks == sorted(ranks)
 
 
-def test_the_figures_become_a_part_of_the_page(tmp_path: Path) -> None:
+def test_the_results_become_a_part_of_the_page(tmp_path: Path) -> None:
     path = tmp_path / "page.md"
     path.write_text("a\n<!-- page -->\n<!-- end of page -->\nb\n")
     write_page_part(GOOD, this_machine(), "the command", path)

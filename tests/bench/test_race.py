@@ -1,4 +1,4 @@
-"""What judges the race judges right; the races themselves are no tests."""
+"""The checks of the race's results; the races themselves are not tests."""
 
 from collections.abc import Sequence
 from math import inf
@@ -27,20 +27,20 @@ def entries(work: Work) -> list[Entry]:
 
 
 def result(entry: Entry, *seconds: float) -> Result:
-    """A thousand jobs in each of `seconds`."""
+    """Return a result with a thousand jobs in each of `seconds`."""
     return Result(entry, tuple(Answer(count=1_000, elapsed_s=s, cpu_s=1.0) for s in seconds))
 
 
 def found(results: Sequence[Result], store: str, durability: str = "") -> str:
-    said = [
+    measurements = [
         str(verdict)
         for verdict in verdicts(results)
         if (verdict.goal.store, verdict.goal.durability) == (store, durability)
     ]
-    return said[0]
+    return measurements[0]
 
 
-def test_the_referee_lets_order_pass() -> None:
+def test_the_referee_accepts_a_correct_order() -> None:
     referee = Referee(concurrent_count=2)
     referee.enter(0, 0)
     referee.enter(1, 1)
@@ -58,7 +58,9 @@ def test_the_referee_lets_order_pass() -> None:
     ],
     ids=["two of a key at once", "out of order", "above the limit"],
 )
-def test_the_referee_sees(steps: list[tuple[str, int, int]], concurrent_count: int) -> None:
+def test_the_referee_detects_violations(
+    steps: list[tuple[str, int, int]], concurrent_count: int
+) -> None:
     referee = Referee(concurrent_count=concurrent_count)
     for step, key, number in steps:
         if step == "enter":
@@ -68,15 +70,15 @@ def test_the_referee_sees(steps: list[tuple[str, int, int]], concurrent_count: i
     assert referee.violation_count == 1
 
 
-def test_an_order_arrives_as_it_was_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_order_is_received_as_it_was_sent(monkeypatch: pytest.MonkeyPatch) -> None:
     order = Order(work=Work.KEYED, store="sqlite", job_count=3, work_s=0.001)
     monkeypatch.setattr("sys.argv", ["bench", as_argument(order)])
     assert received_order() == order
 
 
-def test_ours_is_held_against_the_best_other_round_by_round() -> None:
+def test_ours_is_compared_with_the_best_other_round_by_round() -> None:
     seconds = {"headway": (1.0, 2.0, 4.0), "huey": (5.0, 10.0, 20.0), "dbos": (50.0, 50.0, 50.0)}
-    on_sqlite = [one for one in entries(Work.DRAIN) if one.contestant.store == "sqlite"]
+    on_sqlite = [entry for entry in entries(Work.DRAIN) if entry.contestant.store == "sqlite"]
     results = [result(entry, *seconds[entry.contestant.system]) for entry in on_sqlite]
     verdict = next(iter(verdicts(results)))
     assert verdict.other == "Huey, SQLite (process)"
@@ -84,50 +86,54 @@ def test_ours_is_held_against_the_best_other_round_by_round() -> None:
     assert verdict.holds
 
 
-def test_what_survives_a_power_cut_is_not_held_against_what_does_not() -> None:
+def test_results_of_different_durability_are_not_compared() -> None:
     quick_at = {("huey", "process"): 0.1}
-    on_sqlite = [one for one in entries(Work.DRAIN) if one.contestant.store == "sqlite"]
+    on_sqlite = [entry for entry in entries(Work.DRAIN) if entry.contestant.store == "sqlite"]
     results = [
-        result(one, quick_at.get((one.contestant.system, one.contestant.durability), 1.0))
-        for one in on_sqlite
+        result(entry, quick_at.get((entry.contestant.system, entry.contestant.durability), 1.0))
+        for entry in on_sqlite
     ]
     assert ": 0.1 times Huey, SQLite (process)" in found(results, "sqlite", "process")
     assert ": 1 times" in found(results, "sqlite", "power")
 
 
-def test_a_limit_is_missed_above_it_and_the_aim_is_told() -> None:
-    ours = {one.contestant.store: one for one in entries(Work.RECOVERY) if one.contestant.is_ours}
+def test_a_limit_is_missed_above_it_and_the_verdict_states_the_limit() -> None:
+    ours = {
+        entry.contestant.store: entry
+        for entry in entries(Work.RECOVERY)
+        if entry.contestant.is_ours
+    }
     results = [result(ours["sqlite"], 1.0), result(ours["postgres"], 21.0)]
     assert found(results, "sqlite", "process").endswith("reaches the aim")
     assert found(results, "postgres").endswith("missed")
 
 
-def test_who_is_not_done_in_time_has_no_number() -> None:
-    assert result(entries(Work.RECOVERY)[0], inf).said(Measure.UNTIL) == "not in time"
+def test_a_system_that_does_not_finish_in_time_has_no_number() -> None:
+    assert result(entries(Work.RECOVERY)[0], inf).format_measure(Measure.UNTIL) == "not in time"
 
 
-def test_order_is_not_said_to_be_kept_where_no_key_came_twice() -> None:
-    said = {
-        one.contestant.title: result(one, 1.0).said(Measure.VIOLATIONS)
-        for one in entries(Work.KEYED)
+def test_order_is_not_reported_as_correct_if_no_key_was_repeated() -> None:
+    texts = {
+        entry.contestant.title: result(entry, 1.0).format_measure(Measure.VIOLATIONS)
+        for entry in entries(Work.KEYED)
     }
-    assert said == {"headway": "0", "Procrastinate": "0", "DBOS": "no key came twice"}
+    assert texts == {"headway": "0", "Procrastinate": "0", "DBOS": "no key came twice"}
 
 
-def test_the_chart_names_everyone_and_every_bar_fits() -> None:
-    drained = [result(one, place + 1.0) for place, one in enumerate(entries(Work.DRAIN))]
-    recovered = [result(one, inf) for one in entries(Work.RECOVERY)]
+def test_the_chart_names_every_contestant_and_every_bar_fits() -> None:
+    drained = [result(entry, place + 1.0) for place, entry in enumerate(entries(Work.DRAIN))]
+    recovered = [result(entry, inf) for entry in entries(Work.RECOVERY)]
     drawn = ET.fromstring(chart([*drained, *recovered]))  # noqa: S314 - We have made it.
     texts = {text.text for text in drawn.iter(f"{SVG}text")}
-    for one in (*drained, *recovered):
-        contestant = one.entry.contestant
+    for entry in (*drained, *recovered):
+        contestant = entry.entry.contestant
         assert f"{contestant.title} · {contestant.store_title}" in texts
     widths = [float(bar.attrib["width"]) for bar in drawn.iter(f"{SVG}rect")][1:]
-    assert len(widths) == len(drained)  # Who is not done in time has no bar.
+    assert len(widths) == len(drained)  # A system that did not finish in time has no bar.
     assert max(widths) == BAR_WIDTH
 
 
-def test_a_part_of_the_page_is_replaced_alone(tmp_path: Path) -> None:
+def test_one_part_of_the_page_is_replaced_and_the_others_stay(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     parts = "<!-- {0} -->\nold {0}\n<!-- end of {0} -->\n"
     page.write_text("top\n" + parts.format("engine") + parts.format("store"))
@@ -142,10 +148,10 @@ def test_the_steps_of_flows_are_judged_recorded_and_drawn(tmp_path: Path) -> Non
     page, picture = tmp_path / "page.md", tmp_path / "page.svg"
     page.write_text("<!-- flows -->\n<!-- end of flows -->\n")
     seconds = {"headway": 0.8, "dbos": 5.0}
-    results = [result(one, seconds[one.contestant.system]) for one in entries(Work.FLOWS)]
+    results = [result(entry, seconds[entry.contestant.system]) for entry in entries(Work.FLOWS)]
     judged = verdicts(results)
     assert [verdict.holds for verdict in judged] == [True] * 4
-    slower = [result(one, 1.1) for one in entries(Work.FLOWS)]
+    slower = [result(entry, 1.1) for entry in entries(Work.FLOWS)]
     assert [verdict.holds for verdict in verdicts(slower)] == [False] * 4
     write_engine_part(
         results,
@@ -164,6 +170,6 @@ def test_the_steps_of_flows_are_judged_recorded_and_drawn(tmp_path: Path) -> Non
 
 
 def test_every_other_system_is_pinned() -> None:
-    systems = {one.contestant.system for work in Work for one in entries(work)} - {"headway"}
+    systems = {entry.contestant.system for work in Work for entry in entries(work)} - {"headway"}
     assert {path.stem for path in REQUIREMENTS.glob("*.txt")} == systems
     assert all(version_of(system) for system in systems)

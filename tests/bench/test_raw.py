@@ -1,4 +1,4 @@
-"""The raw side is honest: it leaves in every table what the store leaves."""
+"""The raw side is fair: it leaves the same rows in every table as the store."""
 
 from typing import Any, Final
 
@@ -8,10 +8,10 @@ from headway.adapters.sql.sql_store import open_store
 from headway.adapters.sql.tables import metadata
 from tests.bench.child import raw_runs, upgrade
 from tests.bench.work import cycle_once, working_store
-from tests.contract.backends import read_all, url_on
+from tests.contract.backends import open_database_url, read_all
 
 CYCLE_COUNT: Final = 3
-# What differs from one life of a run to the next, and from one process to the next.
+# Columns that differ between runs, and between processes.
 OWN_COLUMNS: Final = {
     "runs": {"id", "key", "queued_at", "started_at", "ended_at", "updated_at"},
     "events": {"run_id", "key", "at"},
@@ -44,16 +44,16 @@ def _named(table: str, values: tuple[Any, ...]) -> dict[str, Any]:
 async def test_the_raw_driver_leaves_the_rows_that_the_store_leaves(
     backend: str, request: pytest.FixtureRequest
 ) -> None:
-    with url_on(backend, request, name="ours") as url:
+    with open_database_url(backend, request, name="ours") as url:
         await upgrade(url, durability="process")
         async with working_store(url, durability="process") as (store, instance_id):
             for _ in range(CYCLE_COUNT):
                 await cycle_once(store, instance_id)
         ours = await tables(url)
-    with url_on(backend, request, name="raw") as url:
+    with open_database_url(backend, request, name="raw") as url:
         await upgrade(url, durability="process")
         async with raw_runs(url, durability="process") as (driver, runs):
-            for _ in range(CYCLE_COUNT - 1):  # The first was made by the store, to be watched.
+            for _ in range(CYCLE_COUNT - 1):  # The store made the first one, for the recording.
                 for transaction in runs.cycle(1):
                     await driver.transact(transaction)
         raw = await tables(url)

@@ -1,4 +1,4 @@
-"""The work: callers of the store, in the number that is asked for."""
+"""The workloads: concurrent callers of the store."""
 
 import asyncio
 import os
@@ -12,7 +12,7 @@ from headway.adapters.sql.connect.sqlite import Durability
 from headway.adapters.sql.sql_store import SqlStore, open_store
 from headway.adapters.system.random_ids import SystemIds
 from headway.core.command.admin.instance import RegisterInstance
-from headway.core.command.admin.set_lane import LIMIT_MAX, SetLane
+from headway.core.command.admin.lane_limits import LIMIT_MAX, SetLane
 from headway.core.command.run.claim import ClaimedRun, ClaimRuns, InstanceLost
 from headway.core.command.run.settle import Complete, Settled
 from headway.core.command.run.submit import Accepted, Submit
@@ -31,7 +31,7 @@ _ids: Final = SystemIds()
 
 
 class Keys:
-    """A key of its own for each run, rising like the run ids; or some keys, used in turn."""
+    """Return a new key for each run, rising like the run ids; or a few keys, used in turn."""
 
     def __init__(self, key_count: int | None = None) -> None:
         self._prefix = _ids.nonce()[:6] if key_count is None else "again"
@@ -41,7 +41,7 @@ class Keys:
     def next(self) -> Key:
         number = next(self._numbers)
         if self._key_count is not None:
-            # Neighbours in time are not neighbours by name: that is how accounts come back.
+            # Keys used in sequence are not neighbors by name, as with returning accounts.
             number = number * 7_919 % self._key_count
         return Key(f"account-{self._prefix}-{number:08}")
 
@@ -50,7 +50,7 @@ class Keys:
 async def working_store(
     url: str, *, durability: Durability
 ) -> AsyncIterator[tuple[SqlStore, InstanceId]]:
-    """A store with an instance that may claim, and a lane without a limit to speak of."""
+    """Open a store with an instance that may claim, and a lane with a very large limit."""
     store = await open_store([url], durability=durability)
     try:
         instance_id = _ids.instance_id()
@@ -106,7 +106,7 @@ class Submits:
 
 
 class Claims:
-    """Each caller asks for one run; nobody gives a slot back."""
+    """Each caller claims one run; no slot is released."""
 
     def __init__(self, store: SqlStore, instance_id: InstanceId) -> None:
         self._store = store
@@ -156,7 +156,7 @@ class Cycles:
 
 
 async def repeat(once: Callable[[], Awaitable[bool]], *, callers: int, duration_s: float) -> int:
-    """How often `callers` at a time could do it, each at least once; False means: nothing left."""
+    """Return how often `callers` concurrent callers did it. False means that nothing is left."""
     until_s = time.perf_counter() + duration_s
 
     async def call() -> int:

@@ -1,4 +1,4 @@
-"""Databases in the state in which a command finds them."""
+"""Databases in the states that commands encounter, and commands run in this process."""
 
 import sys
 from collections.abc import AsyncIterator, Iterator
@@ -9,8 +9,8 @@ import pytest
 
 from headway.bootstrap import upgrade_database
 from tests.api.conftest import served
-from tests.cli.reached import Said
-from tests.contract.backends import run_apart
+from tests.cli.command_runner import CommandRunner
+from tests.contract.backends import run_in_thread
 from tests.servers import MariaDBServer, PostgresServer
 
 APP = "tests.cli.jobs_file:hw"
@@ -18,14 +18,14 @@ APP = "tests.cli.jobs_file:hw"
 
 @pytest.fixture(scope="session")
 def our_bytes(tmp_path_factory: pytest.TempPathFactory) -> bytes:
-    """A SQLite file of headway's, with the newest schema."""
+    """The bytes of a SQLite file with the newest schema of headway."""
     path = tmp_path_factory.mktemp("cli") / "ours.db"
-    run_apart(lambda: upgrade_database([f"sqlite:///{path}"]))
+    run_in_thread(lambda: upgrade_database([f"sqlite:///{path}"]))
     return path.read_bytes()
 
 
 class ServerDatabase:
-    """A database on a server, empty at first."""
+    """A database on a server, created empty."""
 
     def __init__(self, server: PostgresServer | MariaDBServer, name: str) -> None:
         self._server = server
@@ -59,19 +59,19 @@ def server_database(request: pytest.FixtureRequest, backend: str) -> Iterator[Se
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Where the command runs."""
+    """The working directory of the command."""
     (tmp_path / "here").mkdir()
     return tmp_path / "here"
 
 
 @pytest.fixture(params=["server", "database"])
-async def said(
+async def cli(
     request: pytest.FixtureRequest,
     url: str,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
-) -> AsyncIterator[Said]:
+) -> AsyncIterator[CommandRunner]:
     monkeypatch.chdir(tmp_path)
     async with served(url, has_schedule=True) as client:
         if request.param == "server":
@@ -79,6 +79,6 @@ async def said(
         else:
             monkeypatch.setenv("HEADWAY_DATABASE_URL", url)
             monkeypatch.setenv("HEADWAY_APP", APP)
-            # It takes its database when it is imported.
+            # The module reads its database URL at import time, so it must be imported again.
             monkeypatch.delitem(sys.modules, APP.partition(":")[0], raising=False)
-        yield Said(capsys, client)
+        yield CommandRunner(capsys, client)

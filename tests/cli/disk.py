@@ -1,4 +1,4 @@
-"""Disks that are full when a test says so."""
+"""Disks that a test can fill and free."""
 
 import errno
 import os
@@ -17,14 +17,14 @@ class SmallDisk(Protocol):
     folder: Path
 
     def fill(self) -> None:
-        """From here on no file can grow."""
+        """Make sure that no file can grow."""
         ...
 
     def free(self) -> None: ...
 
 
 class MountedDisk:
-    """A file system of its own: what does not fit is refused with "no space left"."""
+    """A separate small file system, on which a write fails with ENOSPC once it is full."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -32,7 +32,7 @@ class MountedDisk:
     def fill(self) -> None:
         with (self.folder / "ballast").open("wb", buffering=0) as ballast:
             try:
-                while True:  # The disk has an end.
+                while True:  # Until the disk is full.
                     ballast.write(bytes(1024))
             except OSError as error:
                 if error.errno != errno.ENOSPC:
@@ -50,7 +50,7 @@ def mounted_disk(folder: Path, *, byte_count: int) -> Iterator[MountedDisk]:
         ["mount", *options, folder], capture_output=True, text=True, check=False
     )
     if mounting.returncode != 0:
-        pytest.skip(f"no file system can be mounted here (as root it can): {mounting.stderr}")
+        pytest.skip(f"mounting a file system needs root: {mounting.stderr}")
     try:
         yield MountedDisk(folder)
     finally:
@@ -58,7 +58,7 @@ def mounted_disk(folder: Path, *, byte_count: int) -> Iterator[MountedDisk]:
 
 
 class LimitedDisk:
-    """Any folder, under a limit on the size of this process's files: an error of the disk."""
+    """A folder under RLIMIT_FSIZE of this process: a write beyond it is a disk I/O error."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -66,7 +66,7 @@ class LimitedDisk:
 
     def fill(self) -> None:
         largest = max(path.stat().st_size for path in self.folder.iterdir())
-        sys.dont_write_bytecode = True  # A module that does not fit would be left half written.
+        sys.dont_write_bytecode = True  # A module that does not fit would be written incompletely.
         resource.setrlimit(resource.RLIMIT_FSIZE, (largest, self._limits[1]))
 
     def free(self) -> None:
@@ -85,7 +85,7 @@ def limited_disk(folder: Path) -> Iterator[LimitedDisk]:
 
 
 def bound_by_permissions() -> list[str]:
-    """What to run a command under so that the modes of files bind it, also as root."""
+    """Return a command prefix under which file modes also restrict root."""
     if os.geteuid() != 0:
         return []
     return ["setpriv", "--bounding-set=-dac_override,-dac_read_search", "--inh-caps=-all"]

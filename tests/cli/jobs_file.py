@@ -1,4 +1,4 @@
-"""A file of a user's, for what is submitted without a server."""
+"""A jobs file of a user, for commands that submit without a server."""
 
 from headway.app import Headway
 from tests.api.jobs import register, register_schedule

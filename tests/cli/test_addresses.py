@@ -1,4 +1,4 @@
-"""Database URLs that cannot be right, and servers that do not answer. No password is repeated."""
+"""Invalid database URLs, and servers that do not answer. No password is repeated."""
 
 from pathlib import Path
 
@@ -24,7 +24,7 @@ LOGIN = f"ann:{SECRET}"
         ),
         (
             "?sslmode=require&ssl_ca=ca.pem",
-            "both 'sslmode' and 'ssl_*' files; use the one or the others",
+            "both 'sslmode' and 'ssl_*' files; use only one of the two",
         ),
         (
             "?connect_timeout=3",
@@ -35,14 +35,14 @@ LOGIN = f"ann:{SECRET}"
         ),
     ],
 )
-def test_a_url_that_cannot_be_right_is_refused(folder: Path, rest: str, problem: str) -> None:
+def test_invalid_url_is_refused(folder: Path, rest: str, problem: str) -> None:
     url = f"postgresql://{LOGIN}@localhost/headway{rest}"
     sentence = refusal("db", "upgrade", folder=folder, HEADWAY_DATABASE_URL=url)
     assert sentence == f"database URL 1 has {problem}"
 
 
 @pytest.mark.proves("R4.4")
-def test_addresses_of_different_drivers_are_refused(folder: Path) -> None:
+def test_urls_of_different_drivers_are_refused(folder: Path) -> None:
     urls = f"postgresql://{LOGIN}@localhost/headway mysql://{LOGIN}@localhost/headway"
     assert refusal("db", "check", folder=folder, HEADWAY_DATABASE_URLS=urls) == (
         "the database URLs mix drivers (mysql, postgres); use one for all"
@@ -51,32 +51,32 @@ def test_addresses_of_different_drivers_are_refused(folder: Path) -> None:
 
 @pytest.mark.proves("R4.4")
 @pytest.mark.parametrize("scheme", ["postgresql", "mysql"])
-def test_a_server_that_does_not_answer_is_named_with_its_reason(folder: Path, scheme: str) -> None:
+def test_server_that_does_not_answer_is_named_with_the_reason(folder: Path, scheme: str) -> None:
     with closed_port() as port:
-        place = f"127.0.0.1:{port}/headway"
-        url = f"{scheme}://{LOGIN}@{place}"
+        address = f"127.0.0.1:{port}/headway"
+        url = f"{scheme}://{LOGIN}@{address}"
         sentence = refusal("db", "upgrade", folder=folder, HEADWAY_DATABASE_URL=url)
-    assert sentence.startswith(f"no database address can be used: {scheme}://ann:***@{place}: ")
+    assert sentence.startswith(f"no database address can be used: {scheme}://ann:***@{address}: ")
     assert "Connect call failed" in sentence
 
 
 @pytest.mark.proves("R4.4")
-def test_of_several_servers_that_do_not_answer_each_is_named_with_its_reason(
+def test_each_server_that_does_not_answer_is_named_with_its_reason(
     folder: Path,
 ) -> None:
     with closed_port() as first, closed_port() as second:
-        places = [f"127.0.0.1:{port}/headway" for port in (first, second)]
-        urls = " ".join(f"postgresql://{LOGIN}@{place}" for place in places)
+        addresses = [f"127.0.0.1:{port}/headway" for port in (first, second)]
+        urls = " ".join(f"postgresql://{LOGIN}@{address}" for address in addresses)
         sentence = refusal("db", "check", folder=folder, HEADWAY_DATABASE_URLS=urls)
     parts = sentence.removeprefix("no database address can be used: ").split("; ")
     assert [part.split(": ")[0] for part in parts] == [
-        f"postgresql://ann:***@{place}" for place in places
+        f"postgresql://ann:***@{address}" for address in addresses
     ]
     assert all("Connect call failed" in part for part in parts)
 
 
 @pytest.mark.proves("R4.4")
-def test_a_server_that_knows_us_not_is_named_and_the_password_is_not(
+def test_refused_login_is_reported_without_the_password(
     folder: Path, mariadb_server: MariaDBServer
 ) -> None:
     url = mariadb_server.url().replace(":headway@", f":{SECRET}@")

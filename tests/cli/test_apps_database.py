@@ -1,4 +1,4 @@
-"""What is done with the database of an app, and by whom (R1.11)."""
+"""Commands with `--app` use the database of that app (R1.11)."""
 
 import json
 import socket
@@ -9,7 +9,7 @@ import pytest
 from headway.cli.exit_codes import EXIT_INVALID
 from headway.cli.load_app import load_app
 from headway.core.errors import ConfigurationError
-from tests.cli.command import Ended, fault, headway, refusal
+from tests.cli.command import CommandResult, error_sentence, headway, refusal
 
 APP = """\
 from headway import Headway
@@ -26,80 +26,84 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def ok(ended: Ended) -> str:
-    assert ended.code == 0, ended
-    return ended.out
+def output_of(result: CommandResult) -> str:
+    assert result.code == 0, result
+    return result.out
 
 
 @pytest.mark.proves("R1.11")
-def test_what_a_command_advises_works_with_the_same_app(folder: Path) -> None:
+def test_advised_command_works_with_the_same_app(folder: Path) -> None:
     sentence = refusal("run", "submit", "echo", "--app", "jobs:hw", folder=folder)
     _, _, advice = sentence.partition("; run: headway ")
     assert advice == "db upgrade --app jobs:hw"
-    ok(headway(*advice.split(), folder=folder))
-    ok(headway("run", "submit", "echo", "--app", "jobs:hw", folder=folder))
+    output_of(headway(*advice.split(), folder=folder))
+    output_of(headway("run", "submit", "echo", "--app", "jobs:hw", folder=folder))
     assert not (folder / "headway.db").exists()
 
 
 @pytest.mark.proves("R1.11")
-def test_every_command_looks_where_the_run_was_submitted(folder: Path) -> None:
+def test_every_command_uses_the_database_of_the_app(folder: Path) -> None:
     app = ("--app", "jobs:hw")
-    ok(headway("db", "upgrade", *app, folder=folder))
-    run_id = ok(headway("run", "submit", "echo", *app, folder=folder)).strip()
-    for words in (
+    output_of(headway("db", "upgrade", *app, folder=folder))
+    run_id = output_of(headway("run", "submit", "echo", *app, folder=folder)).strip()
+    for arguments in (
         *(("run", verb, run_id) for verb in ("get", "explain", "events")),
         *(("run", "list"), ("lane", "pause", "main"), ("lane", "resume", "main")),
         *((group, "list") for group in ("lane", "key", "schedule", "flow", "task")),
         ("run", "cancel", run_id),
     ):
-        ok(headway(*words, *app, folder=folder))
-    told = ok(headway("run", "list", "--json", *app, folder=folder))
-    assert (json.loads(told)["id"], json.loads(told)["status"]) == (run_id, "canceled")
+        output_of(headway(*arguments, *app, folder=folder))
+    output = output_of(headway("run", "list", "--json", *app, folder=folder))
+    assert (json.loads(output)["id"], json.loads(output)["status"]) == (run_id, "canceled")
     assert not (folder / "headway.db").exists()
 
 
 @pytest.mark.proves("I15")
-def test_whoever_has_no_jobs_is_asked_where_they_are(folder: Path) -> None:
-    ok(headway("db", "upgrade", folder=folder))
-    sentence = fault(headway("run", "submit", "echo", folder=folder))
-    assert "'echo' is not registered; registered are: none; where are the jobs?" in sentence
+def test_unknown_job_without_an_app_advises_the_app_option(folder: Path) -> None:
+    output_of(headway("db", "upgrade", folder=folder))
+    sentence = error_sentence(headway("run", "submit", "echo", folder=folder))
+    assert "'echo' is not registered; registered jobs: none; name your jobs with --app" in sentence
 
 
 @pytest.mark.proves("R1.11")
-@pytest.mark.parametrize("words", [("db", "upgrade"), ("db", "check"), ("doctor",)])
-def test_the_database_is_that_of_the_app(folder: Path, words: tuple[str, ...]) -> None:
-    ok(headway("db", "upgrade", folder=folder, HEADWAY_APP="jobs:hw"))
-    for ended in (
-        headway(*words, "--app", "jobs:hw", folder=folder),
-        headway(*words, folder=folder, HEADWAY_APP="jobs:hw"),
+@pytest.mark.parametrize("arguments", [("db", "upgrade"), ("db", "check"), ("doctor",)])
+def test_database_commands_use_the_database_of_the_app(
+    folder: Path, arguments: tuple[str, ...]
+) -> None:
+    output_of(headway("db", "upgrade", folder=folder, HEADWAY_APP="jobs:hw"))
+    for result in (
+        headway(*arguments, "--app", "jobs:hw", folder=folder),
+        headway(*arguments, folder=folder, HEADWAY_APP="jobs:hw"),
     ):
-        assert ok(ended).splitlines()[-1].endswith("/mine.db")
-    told = ok(headway("db", "prune", "--json", folder=folder, HEADWAY_APP="jobs:hw"))
-    assert json.loads(told)["database"].endswith("/mine.db")
+        assert output_of(result).splitlines()[-1].endswith("/mine.db")
+    output = output_of(headway("db", "prune", "--json", folder=folder, HEADWAY_APP="jobs:hw"))
+    assert json.loads(output)["database"].endswith("/mine.db")
     assert not (folder / "headway.db").exists()
 
 
 @pytest.mark.proves("R1.11")
-def test_an_app_that_is_not_there_is_named(folder: Path) -> None:
+def test_missing_app_is_named(folder: Path) -> None:
     sentence = refusal("doctor", "--app", "other:hw", folder=folder)
     assert sentence.startswith("--app 'other:hw'")
 
 
 @pytest.mark.proves("R1.11")
-def test_an_app_is_named_by_its_module_and_not_by_its_file() -> None:
+def test_app_given_as_a_file_is_refused_with_its_module_name() -> None:
     with pytest.raises(ConfigurationError) as refused:
         load_app("folder/jobs.py:hw")
     assert str(refused.value) == "--app 'folder/jobs.py:hw' must be folder.jobs:hw, without .py"
 
 
 @pytest.mark.proves("I9")
-def test_a_server_on_a_port_that_is_taken_executes_nothing(folder: Path) -> None:
-    ok(headway("db", "upgrade", "--app", "jobs:hw", folder=folder))
-    run_id = ok(headway("run", "submit", "echo", "--app", "jobs:hw", folder=folder)).strip()
+def test_server_on_a_port_in_use_executes_nothing(folder: Path) -> None:
+    output_of(headway("db", "upgrade", "--app", "jobs:hw", folder=folder))
+    run_id = output_of(headway("run", "submit", "echo", "--app", "jobs:hw", folder=folder)).strip()
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
-        ended = headway("serve", "--app", "jobs:hw", "--port", port, folder=folder)
-    assert ended.code == EXIT_INVALID
-    assert f"cannot listen on 127.0.0.1:{port}: Address already in use; choose" in ended.err
-    told = ok(headway("run", "get", run_id, "--json", folder=folder, HEADWAY_APP="jobs:hw"))
-    assert (json.loads(told)["status"], json.loads(told)["generation"]) == ("queued", 0)
+        result = headway("serve", "--app", "jobs:hw", "--port", port, folder=folder)
+    assert result.code == EXIT_INVALID
+    assert f"cannot listen on 127.0.0.1:{port}: Address already in use; choose" in result.err
+    output = output_of(
+        headway("run", "get", run_id, "--json", folder=folder, HEADWAY_APP="jobs:hw")
+    )
+    assert (json.loads(output)["status"], json.loads(output)["generation"]) == ("queued", 0)

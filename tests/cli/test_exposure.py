@@ -1,4 +1,4 @@
-"""Who can reach a server, and with what: as it is configured, and as it is told (S1, S2, S3)."""
+"""Hosts, tokens and host names: who may reach a server with which rights (S1, S2, S3)."""
 
 import json
 import os
@@ -11,22 +11,24 @@ from urllib.request import urlopen
 
 import pytest
 
-from tests.api.program import Program, served_apart
+from tests.api.program import Program, served_in_subprocess
 from tests.cli.command import TIMEOUT_S, command, environment, headway, refusal
 
 OPERATE = "operate-operate-operate"
 READ = "read-read-read-read-read"
-NO_TOKEN = "no token is set: whoever can reach this address can do everything"
+NO_TOKEN = "no token is set: everyone who can reach this address has full access"
 
 
-def called(program: Program, method: str, path: str, body: object = None, **headers: str) -> int:
-    """The status of the answer."""
-    where = urlsplit(program.address)
-    connection = HTTPConnection("127.0.0.1", where.port or 0, timeout=TIMEOUT_S)
-    named = {name.replace("_", "-"): value for name, value in headers.items()}
+def call(program: Program, method: str, path: str, body: object = None, **headers: str) -> int:
+    """Return the status of the response."""
+    url = urlsplit(program.address)
+    connection = HTTPConnection("127.0.0.1", url.port or 0, timeout=TIMEOUT_S)
+    header_fields = {name.replace("_", "-"): value for name, value in headers.items()}
     try:
-        said = None if body is None else json.dumps(body)
-        connection.request(method, path, said, {"content-type": "application/json", **named})
+        content = None if body is None else json.dumps(body)
+        connection.request(
+            method, path, content, {"content-type": "application/json", **header_fields}
+        )
         return connection.getresponse().status
     finally:
         connection.close()
@@ -38,10 +40,12 @@ def bearer(token: str) -> dict[str, str]:
 
 @pytest.mark.proves("S1")
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.7", "example.org"])  # noqa: S104
-def test_an_address_that_others_reach_is_refused_without_a_token(folder: Path, host: str) -> None:
+def test_host_reachable_from_other_machines_is_refused_without_a_token(
+    folder: Path, host: str
+) -> None:
     sentence = (
-        f"host {host!r} can be reached by others, so a token is needed: set HEADWAY_TOKEN,"
-        " or serve on 127.0.0.1"
+        f"host {host!r} is reachable from other machines, so a token is required; set"
+        " HEADWAY_TOKEN, or serve on 127.0.0.1"
     )
     assert refusal("serve", "--host", host, "--port", "0", folder=folder) == sentence
     assert refusal("serve", "--port", "0", folder=folder, HEADWAY_HOST=host) == sentence
@@ -58,10 +62,10 @@ def test_an_address_that_others_reach_is_refused_without_a_token(folder: Path, h
         ({"HEADWAY_TOKENS": f"read:={READ}"}, "tokens must be given as scope=secret"),
         ({"HEADWAY_TOKENS": f"read:a.b={READ}"}, "tokens must be given as scope=secret"),
         ({"HEADWAY_TOKENS": READ}, "tokens must be given as scope=secret"),
-        ({"HEADWAY_PUBLIC_URL": "example.org"}, "the public URL 'example.org' must be where"),
+        ({"HEADWAY_PUBLIC_URL": "example.org"}, "the public URL 'example.org' is invalid"),
     ],
 )
-def test_what_cannot_be_right_is_refused_before_anything_is_made(
+def test_invalid_setting_is_refused_before_any_file_is_created(
     folder: Path, settings: dict[str, str], problem: str
 ) -> None:
     sentence = refusal("serve", "--port", "0", folder=folder, **settings)
@@ -70,24 +74,24 @@ def test_what_cannot_be_right_is_refused_before_anything_is_made(
 
 
 @pytest.mark.proves("S3")
-def test_a_name_that_cannot_be_right_is_refused(folder: Path) -> None:
-    ended = headway("serve", "--port", "0", folder=folder, HEADWAY_ALLOWED_HOSTS="https://box")
-    assert (ended.code, len(ended.err.splitlines())) == (2, 1)
-    assert ended.err.startswith("headway: allowed_hosts has 'https://box'")
+def test_invalid_allowed_host_is_refused(folder: Path) -> None:
+    result = headway("serve", "--port", "0", folder=folder, HEADWAY_ALLOWED_HOSTS="https://box")
+    assert (result.code, len(result.err.splitlines())) == (2, 1)
+    assert result.err.startswith("headway: allowed_hosts contains 'https://box'")
 
 
 @pytest.mark.proves("S2")
-def test_without_a_token_the_banner_says_so(tmp_path: Path) -> None:
-    with served_apart(tmp_path) as program:
-        assert NO_TOKEN in program.said
-        assert called(program, "GET", "/api/lanes") == 200
-        for wrong in ("box.test", "evil.example"):
-            assert called(program, "GET", "/api/lanes", host=wrong) == 421
+def test_banner_warns_of_a_missing_token(tmp_path: Path) -> None:
+    with served_in_subprocess(tmp_path) as program:
+        assert NO_TOKEN in program.startup_log
+        assert call(program, "GET", "/api/lanes") == 200
+        for name in ("box.test", "evil.example"):
+            assert call(program, "GET", "/api/lanes", host=name) == 421
 
 
 @pytest.mark.proves("S2")
-def test_without_a_token_a_log_for_programs_says_so_as_a_warning(tmp_path: Path) -> None:
-    """`server_ready` is no warning, and is not there."""
+def test_json_log_warns_of_a_missing_token(tmp_path: Path) -> None:
+    """`server_ready` is below the level `warning` and is not logged."""
     settings = {"HEADWAY_LOG_FORMAT": "json", "HEADWAY_LOG_LEVEL": "warning"}
     log = tmp_path / "server.log"
     with log.open("w") as stderr:
@@ -109,7 +113,7 @@ def test_without_a_token_a_log_for_programs_says_so_as_a_warning(tmp_path: Path)
 
 @pytest.mark.proves("S3")
 @pytest.mark.parametrize(
-    ("settings", "is_noted"),
+    ("settings", "has_hint"),
     [
         ({"HEADWAY_HOST": "0.0.0.0"}, True),  # noqa: S104
         ({"HEADWAY_HOST": "::"}, True),
@@ -119,63 +123,63 @@ def test_without_a_token_a_log_for_programs_says_so_as_a_warning(tmp_path: Path)
         ({}, False),
     ],
 )
-def test_the_address_of_the_banner_is_one_that_answers(
-    tmp_path: Path, settings: dict[str, str], is_noted: bool
+def test_address_in_the_banner_answers(
+    tmp_path: Path, settings: dict[str, str], has_hint: bool
 ) -> None:
-    with served_apart(tmp_path, HEADWAY_TOKEN=OPERATE, **settings) as program:
+    with served_in_subprocess(tmp_path, HEADWAY_TOKEN=OPERATE, **settings) as program:
         with urlopen(f"{program.address}/ui/", timeout=TIMEOUT_S) as answer:  # noqa: S310
             assert answer.status == 200
-        assert ("HEADWAY_ALLOWED_HOSTS" in program.said) == is_noted
+        assert ("HEADWAY_ALLOWED_HOSTS" in program.startup_log) == has_hint
 
 
 @pytest.mark.proves("S2")
-def test_each_token_is_good_for_its_scope_and_the_names_are_those_configured(
+def test_tokens_grant_their_scope_and_only_allowed_hosts_answer(
     tmp_path: Path,
 ) -> None:
-    """On all addresses of this host, as in a container."""
+    """The server listens on all addresses, as in a container."""
     settings = {
         "HEADWAY_HOST": "0.0.0.0",  # noqa: S104
         "HEADWAY_TOKEN": OPERATE,
         "HEADWAY_TOKENS": f"read:ann={READ}",
         "HEADWAY_ALLOWED_HOSTS": "box.test another.test",
     }
-    with served_apart(tmp_path, **settings) as program:
-        assert NO_TOKEN not in program.said
-        assert OPERATE not in program.said
-        assert called(program, "GET", "/api/lanes") == 401
-        assert called(program, "GET", "/api/lanes", **bearer(READ)) == 200
+    with served_in_subprocess(tmp_path, **settings) as program:
+        assert NO_TOKEN not in program.startup_log
+        assert OPERATE not in program.startup_log
+        assert call(program, "GET", "/api/lanes") == 401
+        assert call(program, "GET", "/api/lanes", **bearer(READ)) == 200
         submitted = {"job": "echo"}
-        assert called(program, "POST", "/api/runs", submitted, **bearer(READ)) == 403
-        assert called(program, "POST", "/api/runs", submitted, **bearer(OPERATE)) == 201
+        assert call(program, "POST", "/api/runs", submitted, **bearer(READ)) == 403
+        assert call(program, "POST", "/api/runs", submitted, **bearer(OPERATE)) == 201
         for name, status in (("box.test:80", 200), ("another.test", 200), ("0.0.0.0", 421)):  # noqa: S104
-            assert called(program, "GET", "/api/lanes", host=name, **bearer(READ)) == status
+            assert call(program, "GET", "/api/lanes", host=name, **bearer(READ)) == status
 
 
 @pytest.mark.proves("S3")
-def test_behind_a_proxy_the_server_is_told_where_browsers_find_it(tmp_path: Path) -> None:
+def test_server_behind_a_proxy_accepts_its_public_url(tmp_path: Path) -> None:
     public = "https://headway.example.org"
     theirs = {"host": "headway.example.org", "origin": public, "sec_fetch_site": "same-origin"}
-    with served_apart(tmp_path, words=("--public-url", public)) as program:
-        assert called(program, "POST", "/api/runs", {"job": "echo"}, **theirs) == 201
+    with served_in_subprocess(tmp_path, arguments=("--public-url", public)) as program:
+        assert call(program, "POST", "/api/runs", {"job": "echo"}, **theirs) == 201
         theirs["origin"] = "http://headway.example.org"
-        assert called(program, "POST", "/api/runs", {"job": "echo"}, **theirs) == 403
+        assert call(program, "POST", "/api/runs", {"job": "echo"}, **theirs) == 403
 
 
 @pytest.mark.proves("S3")
-def test_the_public_address_is_shown_with_the_rest(folder: Path) -> None:
+def test_config_show_contains_the_public_url(folder: Path) -> None:
     public = {"HEADWAY_PUBLIC_URL": "https://headway.example.org"}
     shown = headway("config", "show", folder=folder, **public).out.splitlines()
     assert "public_url\thttps://headway.example.org\tHEADWAY_PUBLIC_URL" in shown
 
 
-def test_a_module_that_the_file_of_jobs_wants_is_not_taken_for_that_file(folder: Path) -> None:
+def test_missing_import_of_the_jobs_file_is_not_reported_as_a_missing_app(folder: Path) -> None:
     (folder / "jobs.py").write_text("import job\n")
-    ended = headway("serve", "--app", "jobs:hw", "--port", "0", folder=folder)
-    words = "ModuleNotFoundError: No module named 'job'"
-    assert (ended.code, ended.err.splitlines()) == (
+    result = headway("serve", "--app", "jobs:hw", "--port", "0", folder=folder)
+    error = "ModuleNotFoundError: No module named 'job'"
+    assert (result.code, result.err.splitlines()) == (
         2,
         [
-            f"headway: --app 'jobs:hw' cannot be imported: {words}",
+            f"headway: --app 'jobs:hw' cannot be imported: {error}",
             f'  File "{folder / "jobs.py"}", line 1, in <module>',
             "    import job",
         ],
@@ -183,7 +187,7 @@ def test_a_module_that_the_file_of_jobs_wants_is_not_taken_for_that_file(folder:
 
 
 @pytest.mark.parametrize(
-    ("program", "words"),
+    ("program", "error"),
     [
         ("hw = 1\nhw = (\n", "SyntaxError: '(' was never closed (broken.py, line 2)"),
         ("hw = 1\nhw = 1 / 0\n", "ZeroDivisionError: division by zero"),
@@ -193,54 +197,54 @@ def test_a_module_that_the_file_of_jobs_wants_is_not_taken_for_that_file(folder:
         ),
     ],
 )
-def test_a_fault_in_the_file_of_jobs_is_a_sentence_and_its_place_in_that_file(
-    folder: Path, program: str, words: str
+def test_error_in_the_jobs_file_is_reported_with_its_location(
+    folder: Path, program: str, error: str
 ) -> None:
     (folder / "jobs.py").write_text("import broken\n")
     (folder / "broken.py").write_text(program)
-    ended = headway(
+    result = headway(
         "serve", "--app", "jobs:hw", "--port", "0", folder=folder, PYTHONWARNINGS="ignore"
     )
-    sentence, *places = ended.err.splitlines()
-    assert (ended.code, sentence) == (2, f"headway: --app 'jobs:hw' cannot be imported: {words}")
-    assert [line.partition(", in ")[0] for line in places if line.startswith("  File ")] == [
+    sentence, *frames = result.err.splitlines()
+    assert (result.code, sentence) == (2, f"headway: --app 'jobs:hw' cannot be imported: {error}")
+    assert [line.partition(", in ")[0] for line in frames if line.startswith("  File ")] == [
         f'  File "{folder / "jobs.py"}", line 1',
         f'  File "{folder / "broken.py"}", line 2',
     ]
-    assert program.splitlines()[-1] in ended.err
+    assert program.splitlines()[-1] in result.err
 
 
-def test_a_fault_in_the_file_of_jobs_is_json_where_that_is_asked_for(folder: Path) -> None:
+def test_error_in_the_jobs_file_is_json_with_the_json_option(folder: Path) -> None:
     (folder / "jobs.py").write_text("1 / 0\n")
-    ended = headway("run", "list", "--app", "jobs:hw", "--json", folder=folder)
+    result = headway("run", "list", "--app", "jobs:hw", "--json", folder=folder)
     message = "--app 'jobs:hw' cannot be imported: ZeroDivisionError: division by zero"
-    assert (ended.code, json.loads(ended.err)) == (
+    assert (result.code, json.loads(result.err)) == (
         2,
         {"error": {"code": "configuration_error", "message": message}},
     )
 
 
-@pytest.mark.parametrize("place", ["jbos:hw", "jobs.inner:hw"])
-def test_a_file_of_jobs_that_is_not_there_is_named(folder: Path, place: str) -> None:
-    if place.startswith("jobs."):
+@pytest.mark.parametrize("app", ["jbos:hw", "jobs.inner:hw"])
+def test_missing_jobs_file_is_named(folder: Path, app: str) -> None:
+    if app.startswith("jobs."):
         (folder / "jobs").mkdir()
-    module = place.partition(":")[0]
-    ended = headway("serve", "--app", place, "--port", "0", folder=folder)
-    assert (ended.code, ended.err) == (
+    module = app.partition(":")[0]
+    result = headway("serve", "--app", app, "--port", "0", folder=folder)
+    assert (result.code, result.err) == (
         2,
-        f"headway: --app '{place}': there is no module '{module}'\n",
+        f"headway: --app '{app}': there is no module '{module}'\n",
     )
 
 
-@pytest.mark.parametrize("words", [("config", "show"), ("config", "show", "--json")])
-def test_output_that_nobody_reads_any_more_ends_the_command_quietly(
-    folder: Path, words: tuple[str, ...]
+@pytest.mark.parametrize("arguments", [("config", "show"), ("config", "show", "--json")])
+def test_command_exits_silently_when_its_output_is_closed(
+    folder: Path, arguments: tuple[str, ...]
 ) -> None:
-    """As in `headway … | head`, once head has seen enough."""
+    """As in `headway … | head`, once head has exited."""
     reading, writing = os.pipe()
     os.close(reading)
-    ended = subprocess.run(
-        command(*words),
+    result = subprocess.run(
+        command(*arguments),
         cwd=folder,
         env=environment(),
         stdin=subprocess.DEVNULL,
@@ -250,4 +254,4 @@ def test_output_that_nobody_reads_any_more_ends_the_command_quietly(
         check=False,
     )
     os.close(writing)
-    assert (ended.returncode, ended.stderr) == (141, b"")
+    assert (result.returncode, result.stderr) == (141, b"")

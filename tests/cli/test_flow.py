@@ -1,11 +1,11 @@
-"""`headway flow …` and `headway task …`: published, started, steered and looked at."""
+"""`headway flow …` and `headway task …`: publish, start, signal and show."""
 
 import json
 from pathlib import Path
 
 import pytest
 
-from tests.cli.command import fault, headway
+from tests.cli.command import error_sentence, headway
 
 pytestmark = pytest.mark.backend("sqlite")
 
@@ -17,22 +17,22 @@ ASK = {
 
 
 @pytest.mark.proves("I15")
-def test_a_definition_is_checked_without_a_database(tmp_path: Path) -> None:
+def test_definition_is_validated_without_a_database(tmp_path: Path) -> None:
     (tmp_path / "bad.json").write_text('{"start": "z", "nodes": {"a": {"kind": "magic"}}}')
-    ended = headway("flow", "validate", "bad.json", folder=tmp_path)
-    assert ended.code == 1
-    assert "fault    nodes.a.kind: " in ended.out
-    assert "fault    start: " in ended.out
+    result = headway("flow", "validate", "bad.json", folder=tmp_path)
+    assert result.code == 1
+    assert "error    nodes.a.kind: " in result.out
+    assert "error    start: " in result.out
     (tmp_path / "good.json").write_text(json.dumps(ASK))
     good = headway("flow", "validate", "good.json", "--json", folder=tmp_path)
     assert (good.code, json.loads(good.out)) == (0, {"faults": [], "warnings": []})
     assert not (tmp_path / "headway.db").exists()
-    lost = headway("flow", "push", "asks", "lost.json", folder=tmp_path)
-    assert "lost.json cannot be read" in fault(lost)
+    missing = headway("flow", "push", "asks", "lost.json", folder=tmp_path)
+    assert "lost.json cannot be read" in error_sentence(missing)
 
 
 @pytest.mark.proves("R5.9")
-def test_a_flow_is_pushed_and_a_task_started_and_canceled(tmp_path: Path) -> None:
+def test_flow_is_pushed_and_a_task_started_and_canceled(tmp_path: Path) -> None:
     (tmp_path / "ask.json").write_text(json.dumps(ASK))
     assert headway("db", "upgrade", folder=tmp_path).code == 0
     pushed = headway("flow", "push", "asks", "ask.json", folder=tmp_path)
@@ -43,11 +43,11 @@ def test_a_flow_is_pushed_and_a_task_started_and_canceled(tmp_path: Path) -> Non
     assert watched.code == 1
     assert watched.out.splitlines()[0].split()[:3] == ["1", "ask", "canceled"]
     missing = headway("flow", "start", "none", folder=tmp_path)
-    assert (missing.code, missing.err) == (4, "headway: there is no flow 'none' (published)\n")
+    assert (missing.code, missing.err) == (4, "headway: there is no published flow 'none'\n")
 
 
 @pytest.mark.proves("R5.6")
-def test_commands_take_ids_as_the_root_paths_spell_them(tmp_path: Path) -> None:
+def test_commands_accept_the_ids_of_the_root_paths(tmp_path: Path) -> None:
     (tmp_path / "ask.json").write_text(json.dumps(ASK))
     assert headway("db", "upgrade", folder=tmp_path).code == 0
     pushed = json.loads(headway("flow", "push", "asks", "ask.json", "--json", folder=tmp_path).out)
@@ -63,7 +63,7 @@ def test_commands_take_ids_as_the_root_paths_spell_them(tmp_path: Path) -> None:
 
 
 @pytest.mark.proves("R5.15")
-def test_unknown_fields_are_shown_and_those_that_change_the_meaning_refused(tmp_path: Path) -> None:
+def test_unknown_fields_are_warned_of_and_unsupported_ones_refused(tmp_path: Path) -> None:
     assert headway("db", "upgrade", folder=tmp_path).code == 0
     (tmp_path / "odd.json").write_text(json.dumps(ASK | {"colour": "red"}))
     pushed = headway("flow", "push", "asks", "odd.json", folder=tmp_path)
@@ -77,7 +77,7 @@ def test_unknown_fields_are_shown_and_those_that_change_the_meaning_refused(tmp_
 
 
 @pytest.mark.proves("R5.14")
-def test_strict_turns_warnings_into_refusals(tmp_path: Path) -> None:
+def test_strict_option_turns_warnings_into_errors(tmp_path: Path) -> None:
     ship = {"kind": "timer", "params": {"delay_ms": 1}}
     flow = {
         "start": "credit",
@@ -87,11 +87,11 @@ def test_strict_turns_warnings_into_refusals(tmp_path: Path) -> None:
     }
     (tmp_path / "lenient.json").write_text(json.dumps(flow))
     warned = headway("flow", "validate", "lenient.json", folder=tmp_path)
-    assert (warned.code, warned.out.splitlines()[-1]) == (0, "good")
+    assert (warned.code, warned.out.splitlines()[-1]) == (0, "valid")
     assert 'warning  nodes.credit: continues to "ship" after a failure too' in warned.out
     refused = headway("flow", "validate", "lenient.json", "--strict", folder=tmp_path)
     assert refused.code == 1
-    assert refused.out.startswith("fault    nodes.credit: ")
+    assert refused.out.startswith("error    nodes.credit: ")
     (tmp_path / "strict.json").write_text(json.dumps(flow | {"error_policy": "fail"}))
     assert headway("flow", "validate", "strict.json", "--strict", folder=tmp_path).code == 0
     assert headway("db", "upgrade", folder=tmp_path).code == 0
@@ -101,7 +101,7 @@ def test_strict_turns_warnings_into_refusals(tmp_path: Path) -> None:
 
 
 @pytest.mark.proves("R5.14")
-def test_a_definition_that_names_no_policy_is_checked_as_one_that_fails_on_errors(
+def test_definition_without_an_error_policy_is_validated_as_fail(
     tmp_path: Path,
 ) -> None:
     node = {"kind": "executor", "service": "s", "prep": {"input_key": "order.total"}}

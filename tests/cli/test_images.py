@@ -1,4 +1,4 @@
-"""The images of terminals in the README are of the commands as they are."""
+"""The terminal images of the README match the current commands."""
 
 import html
 import re
@@ -10,25 +10,25 @@ from tests.cli.images import FOLDER, draw
 
 pytestmark = pytest.mark.backend("sqlite")
 
-SAID = {
+EXPECTED_TEXTS = {
     "terminal-watch.svg": ("Running", "mirror for ann in lane accounts", "43/120", "12 photos"),
-    "terminal-lanes.svg": ("accounts", "most queued", "paused"),
+    "terminal-lanes.svg": ("accounts", "queue limit", "paused"),
     "terminal-explain.svg": ("queued", "held by", "remedy"),
 }
 
 
-def words(path: Path) -> str:
+def read_text(path: Path) -> str:
     return re.sub("<[^>]*>", " ", html.unescape(path.read_text(encoding="utf-8"))).replace(
         "\xa0", " "
     )
 
 
 @pytest.mark.proves("R1.11")
-async def test_what_commands_show_is_what_the_images_show(tmp_path: Path) -> None:
+async def test_images_contain_what_the_commands_show(tmp_path: Path) -> None:
     await draw(tmp_path)
-    for name, said in SAID.items():
+    for name, texts in EXPECTED_TEXTS.items():
         for folder in (tmp_path, FOLDER):
-            shown = words(folder / name)
-            assert [one for one in said if one not in shown] == [], (folder, name)
+            shown = read_text(folder / name)
+            assert [text for text in texts if text not in shown] == [], (folder, name)
             assert "http://" not in shown.replace("http://127.0.0.1", "")
             assert "@font-face" not in shown

@@ -1,4 +1,4 @@
-"""What the lists show of a run that waits without a slot, and by which words they are narrowed."""
+"""Lists: the state of a run that waits without a slot, and the filter by status."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -9,7 +9,7 @@ import pytest
 from headway import Headway, RunContext
 from headway.cli.output.printing import state_label
 from headway.core.run.explain import Gate
-from tests.cli.command import Ended, headway
+from tests.cli.command import CommandResult, headway
 
 pytestmark = pytest.mark.backend("sqlite")
 
@@ -26,49 +26,55 @@ async def hw(folder: Path) -> AsyncIterator[Headway]:
 
     @hw.job()
     async def echo(ctx: RunContext) -> None:
-        """It is done at once."""
+        """Succeeds at once."""
 
     async with hw:
         yield hw
 
 
-async def asked(*words: str, folder: Path) -> Ended:
+async def run_command(*arguments: str, folder: Path) -> CommandResult:
     settings = {"HEADWAY_DATABASE_URL": f"sqlite:///{folder}/runs.db"}
-    return await asyncio.to_thread(headway, *words, folder=folder, **settings)
+    return await asyncio.to_thread(headway, *arguments, folder=folder, **settings)
 
 
 @pytest.mark.proves("R1.6")
-async def test_who_waits_without_a_slot_is_shown_so(hw: Headway, folder: Path) -> None:
+async def test_run_that_waits_without_a_slot_is_shown_as_waiting(hw: Headway, folder: Path) -> None:
     run = await hw.start("doze", key="ann")
     async with asyncio.timeout(20):
-        found = await hw.explain(run.id)
-        while found.gate is not Gate.WAITING:
+        explanation = await hw.explain(run.id)
+        while explanation.gate is not Gate.WAITING:
             await asyncio.sleep(0.02)
-            found = await hw.explain(run.id)
-    (line,) = (await asked("run", "list", folder=folder)).out.splitlines()
+            explanation = await hw.explain(run.id)
+    (line,) = (await run_command("run", "list", folder=folder)).out.splitlines()
     assert line.split("\t")[:3] == [run.id, "Running (waiting)", "ann"]
-    lanes = (await asked("lane", "list", folder=folder)).out.splitlines()
-    assert "main\t0\t3\t1\t0\t\t" in lanes  # Of 3 slots none is held, and one run waits.
+    lanes = (await run_command("lane", "list", folder=folder)).out.splitlines()
+    assert "main\t0\t3\t1\t0\t\t" in lanes  # No slot of 3 is held, and one run waits.
 
 
 @pytest.mark.proves("R1.6")
-async def test_runs_are_listed_by_the_words_that_are_shown(hw: Headway, folder: Path) -> None:
+async def test_runs_are_filtered_by_the_shown_state_or_the_status(
+    hw: Headway, folder: Path
+) -> None:
     done = await hw.start("echo", key="ann")
     await done.wait_for_end()
     await hw.start("doze", key="bob")
-    for word in ("Done", "SUCCEEDED"):
-        (line,) = (await asked("run", "list", "--status", word, folder=folder)).out.splitlines()
+    for name in ("Done", "SUCCEEDED"):
+        (line,) = (
+            await run_command("run", "list", "--status", name, folder=folder)
+        ).out.splitlines()
         assert line.split("\t")[:2] == [done.id, "Done"]
-    both = await asked("run", "list", "--status", "Cancelled", "--status", "done", folder=folder)
+    both = await run_command(
+        "run", "list", "--status", "Cancelled", "--status", "done", folder=folder
+    )
     assert [line.split("\t")[0] for line in both.out.splitlines()] == [done.id]
-    refused = await asked("run", "list", "--status", "Idle", folder=folder)
+    refused = await run_command("run", "list", "--status", "Idle", folder=folder)
     assert (refused.code, refused.out) == (2, "")
     assert "succeeded" in refused.err
 
 
 @pytest.mark.proves("R1.6")
 @pytest.mark.parametrize(
-    ("status", "state", "word"),
+    ("status", "state", "label"),
     [
         ("running", "Running", "Running"),
         ("cancelling", "Running", "Running (cancelling…)"),
@@ -77,5 +83,5 @@ async def test_runs_are_listed_by_the_words_that_are_shown(hw: Headway, folder: 
         ("canceled", "Idle", "Idle"),
     ],
 )
-def test_a_state_is_told_as_the_page_does(status: str, state: str, word: str) -> None:
-    assert state_label({"status": status, "state": state, "is_waiting": False}) == word
+def test_state_labels_match_those_of_the_page(status: str, state: str, label: str) -> None:
+    assert state_label({"status": status, "state": state, "is_waiting": False}) == label

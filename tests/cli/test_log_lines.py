@@ -1,4 +1,4 @@
-"""S4: what servers and workers log, in text and in JSON, and what is never in it."""
+"""Logs of servers and workers, in text and in JSON, contain no secrets (S4)."""
 
 import io
 import json
@@ -10,17 +10,18 @@ from typing import Any
 
 import aiohttp
 import pytest
+from pydantic import SecretStr
 
 from headway import Backoff, Headway, RunContext
 from headway.cli.output.log_format import JsonFormatter, TextFormatter, collect_secrets
 from headway.log import event_log
 from headway.settings import Settings
-from tests.api.program import served_apart
+from tests.api.program import served_in_subprocess
 from tests.cli.command import command, environment
 
 SETTINGS = Settings(
-    token="t0ken-of-sixteen",
-    tokens=("read=0ther-of-sixteen",),
+    token=SecretStr("t0ken-of-sixteen"),
+    tokens=(SecretStr("read=0ther-of-sixteen"),),
     database_url="postgresql://ann:p%40ss-word@db/x",
     redis_url="redis://:r3dis-word@cache",
 )
@@ -31,7 +32,7 @@ Logged = Callable[[], str]
 
 @pytest.fixture(params=[JsonFormatter, TextFormatter])
 def logged(request: pytest.FixtureRequest) -> Iterator[Logged]:
-    """What was logged since, in either form."""
+    """Return a function that returns the log since the start of the test, in one format."""
     shown = io.StringIO()
     handler = logging.StreamHandler(shown)
     handler.setFormatter(request.param(collect_secrets(SETTINGS)))
@@ -45,30 +46,30 @@ def logged(request: pytest.FixtureRequest) -> Iterator[Logged]:
 
 
 @pytest.mark.proves("S4")
-def test_no_secret_is_told_in_whatever_words_it_comes(logged: Logged) -> None:
+def test_configured_secrets_are_never_logged(logged: Logged) -> None:
     log = event_log("headway.tests")
     for secret in SECRETS:
         log.warning("refused", extra={"reason": f"cannot reach {secret}@db"})
         try:
             raise ValueError(secret)  # noqa: TRY301
         except ValueError:
-            log.exception("broke")
-        logging.getLogger("headway.other").warning("says %s", secret)
+            log.exception("crashed")
+        logging.getLogger("headway.other").warning("received %s", secret)
     assert logged().count("(secret)") >= 3 * len(SECRETS)
     assert [secret for secret in SECRETS if secret in logged()] == []
 
 
 @pytest.mark.proves("S4")
-def test_what_has_the_name_of_a_secret_is_not_shown(logged: Logged) -> None:
+def test_value_with_the_name_of_a_secret_is_masked(logged: Logged) -> None:
     event_log("headway.tests").warning("refused", extra={"Token": "unknown to us"})
     others = logging.getLogger("headway.other")
-    for words in (
+    for message in (
         "sent Authorization: Bearer unknown-to-us",
         "password=unknown-to-us&x=1",
         '{"token": "unknown to us", "x": 1}',
         "Cookie: unknown-to-us; path=/",
     ):
-        others.warning(words)
+        others.warning(message)
     assert "unknown" not in logged()
     assert logged().count("(secret)") == 5
     others.warning("the token of ann is missing: 5 secrets, no password")
@@ -83,51 +84,51 @@ def test_what_has_the_name_of_a_secret_is_not_shown(logged: Logged) -> None:
         *("accessToken", "DB-PASSWD", "Set-Cookie", "aws_secret_access_key", "SECRET_KEY"),
     ],
 )
-def test_a_name_that_ends_like_one_of_a_secret_is_one(logged: Logged, name: str) -> None:
+def test_name_that_ends_like_a_secret_is_masked(logged: Logged, name: str) -> None:
     event_log("headway.tests").warning("refused", extra={name: "unknown-to-us"})
     others = logging.getLogger("headway.other")
-    for words in (
+    for message in (
         f"{name}=unknown-to-us&x=1",
         f"{name}: unknown-to-us",
         f'"{name}":"unknown-to-us"',
     ):
-        others.warning(words)
+        others.warning(message)
     assert "unknown" not in logged()
     assert logged().count("(secret)") == 4
 
 
 @pytest.mark.proves("S4")
 @pytest.mark.parametrize(
-    "words", ["token_count=3", "tokens=5", "key=ann", "monkey: 5", "secrets: 2", "passwords=0"]
+    "message", ["token_count=3", "tokens=5", "key=ann", "monkey: 5", "secrets: 2", "passwords=0"]
 )
-def test_what_only_begins_like_a_secret_is_shown(logged: Logged, words: str) -> None:
-    logging.getLogger("headway.other").warning(words)
+def test_name_that_only_begins_like_a_secret_is_logged(logged: Logged, message: str) -> None:
+    logging.getLogger("headway.other").warning(message)
     event_log("headway.tests").warning("counted", extra={"token_count": 31, "needs_token": True})
-    assert words in logged()
+    assert message in logged()
     assert "31" in logged()
 
 
 @pytest.mark.proves("S4")
 @pytest.mark.parametrize("logged", [TextFormatter], indirect=True)
-def test_whoever_logs_a_line_is_a_line_and_moves_no_cursor(logged: Logged) -> None:
+def test_log_record_is_one_line_without_control_characters(logged: Logged) -> None:
     others = logging.getLogger("headway.other")
     others.warning("hello\nERROR headway.forged \x1b[2Jgone")
     try:
         raise ValueError("one\nERROR headway.forged \x1b[2Jtwo")  # noqa: TRY301
     except ValueError:
-        others.exception("broke\r")
+        others.exception("crashed\r")
     assert "\x1b" not in logged()
     assert "\r" not in logged()
     heads = [line for line in logged().splitlines() if not line.startswith("  ")]
     assert heads == [
         "WARNING headway.other hello\\nERROR headway.forged \\x1b[2Jgone",
-        "ERROR headway.other broke\\r",
+        "ERROR headway.other crashed\\r",
     ]
 
 
 @pytest.mark.proves("S4")
 @pytest.mark.parametrize("logged", [JsonFormatter], indirect=True)
-def test_a_field_with_the_name_of_a_secret_is_not_shown(logged: Logged) -> None:
+def test_json_field_with_the_name_of_a_secret_is_masked(logged: Logged) -> None:
     event_log("headway.tests").warning("refused", extra={"token": "unknown to us", "count": 3})
     (line,) = _lines(logged())
     assert (line["event"], line["token"], line["count"]) == ("refused", "(secret)", 3)
@@ -136,7 +137,7 @@ def test_a_field_with_the_name_of_a_secret_is_not_shown(logged: Logged) -> None:
 
 @pytest.mark.backend("sqlite")
 @pytest.mark.parametrize("logged", [JsonFormatter], indirect=True)
-async def test_what_a_run_logs_has_its_id_its_key_and_its_job(logged: Logged, url: str) -> None:
+async def test_log_lines_of_a_run_have_its_id_key_and_job(logged: Logged, url: str) -> None:
     hw = Headway(url)
 
     @hw.job
@@ -160,8 +161,10 @@ async def test_what_a_run_logs_has_its_id_its_key_and_its_job(logged: Logged, ur
 
 
 @pytest.mark.backend("sqlite")
-async def test_a_server_writes_json_and_nothing_else(tmp_path: Path) -> None:
-    with served_apart(tmp_path, HEADWAY_LOG_FORMAT="json", HEADWAY_TOKEN=SECRETS[0]) as program:
+async def test_server_writes_only_json(tmp_path: Path) -> None:
+    with served_in_subprocess(
+        tmp_path, HEADWAY_LOG_FORMAT="json", HEADWAY_TOKEN=SECRETS[0]
+    ) as program:
         async with aiohttp.ClientSession(program.address) as session:
             headers = {"authorization": f"Bearer {SECRETS[0]}"}
             body = {"job": "echo", "params": {"said": 1}}
@@ -175,7 +178,7 @@ async def test_a_server_writes_json_and_nothing_else(tmp_path: Path) -> None:
 
 @pytest.mark.backend("sqlite")
 @pytest.mark.parametrize("logged", [TextFormatter], indirect=True)
-async def test_a_failed_job_is_named_with_its_key_at_each_attempt(logged: Logged, url: str) -> None:
+async def test_each_failed_attempt_is_logged_with_job_and_key(logged: Logged, url: str) -> None:
     hw = Headway(url)
 
     @hw.job(retries=1, backoff=Backoff(base_s=0.0, cap_s=0.0))
@@ -185,13 +188,15 @@ async def test_a_failed_job_is_named_with_its_key_at_each_attempt(logged: Logged
     async with hw:
         run = await hw.start("fail", key="ann")
         await run.wait_for_end()
-    said = f"job=fail key=ann run_id={run.id} attempt="
+    fields = f"job=fail key=ann run_id={run.id} attempt="
     first, second, *traceback = logged().splitlines()
     assert first == (
-        f"WARNING headway.services.engine.execute job_attempt_failed {said}1 error='ValueError: no'"
+        f"WARNING headway.services.engine.execute job_attempt_failed {fields}1"
+        " error='ValueError: no'"
     )
     assert (
-        second == f"ERROR headway.services.engine.execute job_failed {said}2 error='ValueError: no'"
+        second
+        == f"ERROR headway.services.engine.execute job_failed {fields}2 error='ValueError: no'"
     )
     assert traceback[0] == "  Traceback (most recent call last):"
     assert traceback[-1] == "  ValueError: no"
@@ -199,27 +204,27 @@ async def test_a_failed_job_is_named_with_its_key_at_each_attempt(logged: Logged
 
 @pytest.mark.backend("sqlite")
 @pytest.mark.parametrize("level", ["info", "debug"])
-def test_a_server_is_not_drowned_by_the_words_of_its_libraries(tmp_path: Path, level: str) -> None:
-    with served_apart(tmp_path, HEADWAY_LOG_LEVEL=level):
+def test_server_does_not_log_messages_of_its_libraries(tmp_path: Path, level: str) -> None:
+    with served_in_subprocess(tmp_path, HEADWAY_LOG_LEVEL=level):
         pass
-    said = (tmp_path / "server.log").read_text()
-    assert not [name for name in ("aiosqlite", "asyncio", "sqlalchemy") if f" {name}" in said]
-    assert ("Started server process" in said) is (level == "debug")
+    log = (tmp_path / "server.log").read_text()
+    assert not [name for name in ("aiosqlite", "asyncio", "sqlalchemy") if f" {name}" in log]
+    assert ("Started server process" in log) is (level == "debug")
 
 
-def test_a_worker_writes_json_too(tmp_path: Path) -> None:
+def test_worker_writes_json(tmp_path: Path) -> None:
     with subprocess.Popen(
         command("worker", "--registry", "http://127.0.0.1:9"),
         cwd=tmp_path,
         env=environment(HEADWAY_LOG_FORMAT="json"),
         stderr=subprocess.PIPE,
         text=True,
-    ) as working:
-        assert working.stderr is not None
+    ) as worker:
+        assert worker.stderr is not None
         events = []
         while "worker_ready" not in events:
-            events.append(json.loads(working.stderr.readline())["event"])
-        working.terminate()
+            events.append(json.loads(worker.stderr.readline())["event"])
+        worker.terminate()
 
 
 def _lines(text: str) -> list[dict[str, Any]]:

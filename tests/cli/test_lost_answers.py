@@ -1,4 +1,4 @@
-"""I6, I20: a command whose answer is lost starts nothing twice, and tells what it does not know."""
+"""A command whose answer is lost starts nothing twice and reports the doubt (I6, I20)."""
 
 import re
 from collections.abc import AsyncIterator
@@ -13,79 +13,79 @@ from headway.core.errors import ConfigurationError, InvalidInput
 from tests.api.client import Client
 from tests.api.conftest import served
 from tests.cli.command import refusal
-from tests.cli.lossy import losing
-from tests.cli.reached import Said
+from tests.cli.command_runner import CommandRunner
+from tests.cli.lossy_proxy import drop_answers
 
 pytestmark = pytest.mark.backend("sqlite")
 
 
 @pytest.fixture
-async def said(
+async def cli(
     url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> AsyncIterator[Said]:
+) -> AsyncIterator[CommandRunner]:
     monkeypatch.chdir(tmp_path)
     async with served(url) as client:
-        yield Said(capsys, client)
+        yield CommandRunner(capsys, client)
 
 
-async def accepted(client: Client) -> list[str]:
+async def run_ids(client: Client) -> list[str]:
     return [run["id"] for run in (await client.get("/api/runs"))["runs"]]
 
 
 @pytest.mark.proves("I6")
-async def test_a_lost_answer_is_asked_for_again_and_the_run_is_one(
-    said: Said, monkeypatch: pytest.MonkeyPatch
+async def test_request_with_a_lost_answer_is_repeated_without_a_second_run(
+    cli: CommandRunner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with losing(said.client.address, answer_count=1) as address:
+    async with drop_answers(cli.client.address, answer_count=1) as address:
         monkeypatch.setenv("HEADWAY_URL", address)
-        printed = await said.lines(runs.submit("echo"))
-    assert printed == await accepted(said.client)
+        printed = await cli.lines(runs.submit("echo"))
+    assert printed == await run_ids(cli.client)
 
 
 @pytest.mark.proves("I6")
-async def test_what_may_have_been_accepted_is_not_said_to_be_out_of_reach(
-    said: Said, monkeypatch: pytest.MonkeyPatch
+async def test_submission_in_doubt_is_reported_with_an_idempotency_key(
+    cli: CommandRunner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with losing(said.client.address, answer_count=2) as address:
+    async with drop_answers(cli.client.address, answer_count=2) as address:
         monkeypatch.setenv("HEADWAY_URL", address)
         with pytest.raises(ApiError, match="may have been accepted") as lost:
             await runs.submit("echo")
         key = re.search(r"--idempotency-key (\S+)", str(lost.value))
         assert key is not None
-        printed = await said.lines(runs.submit("echo", idempotency_key=key[1]))
-    assert printed == await accepted(said.client)
-    monkeypatch.setenv("HEADWAY_URL", said.client.address)
-    assert await said.lines(runs.submit("echo", idempotency_key=key[1])) == printed
+        printed = await cli.lines(runs.submit("echo", idempotency_key=key[1]))
+    assert printed == await run_ids(cli.client)
+    monkeypatch.setenv("HEADWAY_URL", cli.client.address)
+    assert await cli.lines(runs.submit("echo", idempotency_key=key[1])) == printed
     with pytest.raises(InvalidInput, match="--idempotency-key"):
         await runs.submit("echo", idempotency_key="a\nb")
 
 
 @pytest.mark.proves("I20")
-async def test_what_may_have_been_done_is_said_so(
-    said: Said, monkeypatch: pytest.MonkeyPatch
+async def test_command_in_doubt_reports_that_it_may_have_taken_effect(
+    cli: CommandRunner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with losing(said.client.address, answer_count=1) as address:
+    async with drop_answers(cli.client.address, answer_count=1) as address:
         monkeypatch.setenv("HEADWAY_URL", address)
-        with pytest.raises(ApiError, match="may have been done: look"):
+        with pytest.raises(ApiError, match="may have taken effect; check"):
             await lanes.pause("main")
-    assert (await said.client.get("/api/lanes/main"))["paused"] is True
+    assert (await cli.client.get("/api/lanes/main"))["paused"] is True
 
 
-async def test_the_path_of_a_server_is_not_dropped(
-    said: Said, monkeypatch: pytest.MonkeyPatch
+async def test_path_of_the_server_url_is_kept(
+    cli: CommandRunner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("HEADWAY_URL", f"{said.client.address}/elsewhere/")
+    monkeypatch.setenv("HEADWAY_URL", f"{cli.client.address}/elsewhere/")
     with pytest.raises(ConfigurationError, match=r"'/elsewhere/api/lanes'.*is HEADWAY_URL="):
         await lanes.list_()
-    monkeypatch.setenv("HEADWAY_URL", f"{said.client.address}/?a=b")
+    monkeypatch.setenv("HEADWAY_URL", f"{cli.client.address}/?a=b")
     with pytest.raises(ConfigurationError, match="must be the address of a server"):
         await lanes.list_()
 
 
-@pytest.mark.parametrize("words", [["doctor"], ["db", "check"], ["db", "upgrade"], ["db", "prune"]])
-def test_what_looks_into_a_database_itself_does_not_take_a_server_for_one(
-    folder: Path, words: list[str]
-) -> None:
-    sentence = refusal(*words, folder=folder, HEADWAY_URL="http://127.0.0.1:8070")
-    assert sentence.startswith(f"headway {' '.join(words)} looks into a database itself")
-    assert sentence.endswith("say where its database is with HEADWAY_DATABASE_URL")
+@pytest.mark.parametrize(
+    "arguments", [["doctor"], ["db", "check"], ["db", "upgrade"], ["db", "prune"]]
+)
+def test_database_command_refuses_a_server_url(folder: Path, arguments: list[str]) -> None:
+    sentence = refusal(*arguments, folder=folder, HEADWAY_URL="http://127.0.0.1:8070")
+    assert sentence.startswith(f"headway {' '.join(arguments)} uses the database directly")
+    assert sentence.endswith("set HEADWAY_DATABASE_URL to the database of that server")

@@ -27,7 +27,7 @@ async def stay(ctx: RunContext) -> None:
 async def main() -> None:
     async with hw:
         waiting = asyncio.create_task(hw.wait_for_signal())
-        await asyncio.sleep(0)  # From here on it takes signals.
+        await asyncio.sleep(0)  # Let the task install its signal handlers.
         print("ready", flush=True)
         await waiting
 
@@ -45,16 +45,16 @@ class Started:
 
     def line_with(self, text: str) -> str:
         """Return the next line with this text. Raise AssertionError if the program ends first."""
-        found = next((line for line in self.lines if text in line), None)
-        assert found is not None, f"it ended without a line with {text!r}"
-        return found
+        matching = next((line for line in self.lines if text in line), None)
+        assert matching is not None, f"the program exited without a line with {text!r}"
+        return matching
 
     def hang_up(self) -> None:
         self.process.send_signal(signal.SIGHUP)
 
 
-def _heed_hangups() -> None:
-    """Tests that run under `nohup` ignore SIGHUP, and their children inherit that."""
+def _restore_sighup() -> None:
+    """Restore SIGHUP, which tests under `nohup` ignore and their children inherit."""
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
@@ -68,7 +68,7 @@ def started(*arguments: str, folder: Path) -> Iterator[Started]:
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        preexec_fn=_heed_hangups,  # noqa: PLW1509  # There are no threads here.
+        preexec_fn=_restore_sighup,  # noqa: PLW1509  # No threads are running.
     )
     try:
         assert process.stdout is not None
@@ -101,8 +101,8 @@ def test_server_reads_the_lanes_again_on_sighup_and_by_command(folder: Path) -> 
         assert limit_of("main", folder, address) == "7"
 
         file.write_text("log_level = 'debug'\n[lanes]\nmain = 8\nmail = 2")
-        ended = headway("config", "reload", folder=folder, HEADWAY_URL=address)
-        assert ended.out == "lane main: 7 -> 8\nlane mail: 1 -> 2\nrestart to apply: log_level\n"
+        result = headway("config", "reload", folder=folder, HEADWAY_URL=address)
+        assert result.out == "lane main: 7 -> 8\nlane mail: 1 -> 2\nrestart to apply: log_level\n"
         again = headway("config", "reload", "--json", folder=folder, HEADWAY_URL=address)
         assert again.out == '{"lanes": [], "restart_to_apply": ["log_level"]}\n'
 
@@ -111,16 +111,16 @@ def test_server_reads_the_lanes_again_on_sighup_and_by_command(folder: Path) -> 
 def test_wrong_file_changes_nothing_and_is_reported_in_one_sentence(folder: Path) -> None:
     file = folder / "headway.toml"
     file.write_text("[lanes]\nmain = 5")
-    sentence = "lanes in headway.toml cannot be used: lanes.cron: must be 0 to 1,000,000"
+    sentence = "lanes in headway.toml is invalid: lanes.cron: must be 0 to 1,000,000"
     with serving(folder) as (server, address):
         file.write_text("[lanes]\nmain = 7\ncron = -1")
         server.hang_up()
         assert f"{sentence}; nothing was changed" in server.line_with("configuration_refused")
-        # The command itself runs where the file is right.
+        # The command reads its own file, so it runs in a folder without the wrong one.
         elsewhere = folder / "elsewhere"
         elsewhere.mkdir()
-        ended = headway("config", "reload", folder=elsewhere, HEADWAY_URL=address)
-        assert (ended.code, ended.err) == (2, f"headway: {sentence}; nothing was changed\n")
+        result = headway("config", "reload", folder=elsewhere, HEADWAY_URL=address)
+        assert (result.code, result.err) == (2, f"headway: {sentence}; nothing was changed\n")
         assert limit_of("main", elsewhere, address) == "5"
 
 

@@ -1,4 +1,4 @@
-"""What a person sees of one run on a terminal."""
+"""The terminal display of one run."""
 
 from typing import Any
 
@@ -23,27 +23,27 @@ RUN = {
 
 @pytest.mark.proves("R1.11")
 @pytest.mark.parametrize(
-    ("kind", "payload", "words"),
+    ("event_type", "payload", "text"),
     [
         ("run_waiting", {}, "Waiting"),
         ("run_parked", {}, "Waiting"),
         ("run_woken", {}, "Woken"),
-        ("run_resumed", {"generation": 1}, "Goes on"),
-        ("run_taken_over", {"death_count": 1}, "Its program died; another takes it over"),
-        ("run_cancel_delivered", {}, "Its job is told to end"),
+        ("run_resumed", {"generation": 1}, "Resumed"),
+        ("run_taken_over", {"death_count": 1}, "Its process exited; another process takes over"),
+        ("run_cancel_delivered", {}, "The cancel has reached its job"),
         ("run_messages_consumed", {"count": 2}, 'run_messages_consumed {"count": 2}'),
         ("photographed", {}, "photographed"),
         ("photographed", None, "photographed"),
         ("photographed", {"room": "hall"}, 'photographed {"room": "hall"}'),
         ("run_log", {"lines": [{"level": "info", "message": "hello"}]}, "hello"),
-        ("resync", None, "earlier events are no longer kept"),
+        ("resync", None, "earlier events are no longer available"),
     ],
 )
-def test_every_event_is_told_in_words(kind: str, payload: Any, words: str) -> None:
-    """Never by its payload alone, which says nothing of what has happened."""
+def test_every_event_has_a_description(event_type: str, payload: Any, text: str) -> None:
+    """The payload alone does not describe an event, so it is never shown without its type."""
     screen = RunScreen(RUN)
-    screen.add_event({"type": kind, "payload": payload, "at": "2026-01-01T18:00:21Z"})
+    screen.add_event({"type": event_type, "payload": payload, "at": "2026-01-01T18:00:21Z"})
     console = Console(width=100)
     with console.capture() as shown:
         console.print(screen)
-    assert shown.get().splitlines()[-1].rstrip() == f"  18:00:21  {words}"
+    assert shown.get().splitlines()[-1].rstrip() == f"  18:00:21  {text}"

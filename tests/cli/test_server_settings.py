@@ -1,4 +1,4 @@
-"""HEADWAY_URL and HEADWAY_TOKEN: what is wrong with them is told by their names."""
+"""Errors in HEADWAY_URL and HEADWAY_TOKEN name the setting."""
 
 from pathlib import Path
 
@@ -16,12 +16,12 @@ pytestmark = pytest.mark.backend("sqlite")
 
 
 @pytest.fixture(autouse=True)
-def _nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def _empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
 
 @pytest.mark.proves("R1.11")
-async def test_where_the_page_is_there_is_the_server(
+async def test_url_of_the_page_is_accepted_as_the_server(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with served(url) as client:
@@ -31,15 +31,15 @@ async def test_where_the_page_is_there_is_the_server(
 
 
 @pytest.mark.proves("I15")
-async def test_an_address_where_no_server_is_is_told_as_a_wrong_setting(
+async def test_url_without_a_server_is_reported_as_a_wrong_setting(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with served(url) as client:
         monkeypatch.setenv("HEADWAY_URL", f"{client.address}/else")
         with pytest.raises(ConfigurationError) as refused:
             await runs.list_()
-        told = f"is HEADWAY_URL={client.address}/else the address of the server?"
-    assert str(refused.value).endswith(told)
+        question = f"is HEADWAY_URL={client.address}/else the address of the server?"
+    assert str(refused.value).endswith(question)
     assert exit_code(refused.value) == EXIT_INVALID
 
 
@@ -47,11 +47,11 @@ async def test_an_address_where_no_server_is_is_told_as_a_wrong_setting(
 @pytest.mark.parametrize(
     ("token", "sentence"),
     [
-        (None, "this server wants a token: set HEADWAY_TOKEN"),
-        ("wrong-of-sixteen-letters", "HEADWAY_TOKEN is none of this server's tokens"),
+        (None, "this server requires a token; set HEADWAY_TOKEN"),
+        ("wrong-of-sixteen-letters", "HEADWAY_TOKEN is not a valid token of this server"),
     ],
 )
-async def test_a_token_that_is_missing_or_wrong_is_told_by_the_name_of_its_setting(
+async def test_missing_or_wrong_token_is_reported_with_its_setting(
     url: str, token: str | None, sentence: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     access = Access((Token("t0ken-of-sixteen", Scope.OPERATE),))

@@ -1,4 +1,4 @@
-"""The schema on a server: made by `db upgrade` alone, never by looking or by starting."""
+"""The schema on a server: created only by `db upgrade`, never by a check or a start."""
 
 from pathlib import Path
 
@@ -6,23 +6,23 @@ import pytest
 
 from headway import Headway
 from headway.core.errors import SchemaMismatch
-from tests.cli.command import Ended, headway, refusal
+from tests.cli.command import CommandResult, headway, refusal
 from tests.cli.conftest import ServerDatabase
 
 pytestmark = pytest.mark.parametrize("backend", ["postgres", "mariadb"])
 
 
-def shown(url: str) -> str:
-    """As messages show it: without the password."""
+def masked(url: str) -> str:
+    """Return the URL as messages show it, without the password."""
     return url.replace(":headway@", ":***@")
 
 
 @pytest.mark.proves("R4.3")
-async def test_a_missing_schema_stops_the_program_which_makes_none(
+async def test_program_stops_without_a_schema_and_creates_none(
     folder: Path, server_database: ServerDatabase
 ) -> None:
     sentence = (
-        f"the database {shown(server_database.url)} has no headway schema; run: headway db upgrade"
+        f"the database {masked(server_database.url)} has no headway schema; run: headway db upgrade"
     )
     settings = {"HEADWAY_DATABASE_URL": server_database.url}
     assert refusal("db", "check", folder=folder, **settings) == sentence
@@ -33,21 +33,21 @@ async def test_a_missing_schema_stops_the_program_which_makes_none(
 
 
 @pytest.mark.proves("I23")
-def test_upgrade_makes_the_schema_once_and_a_newer_one_is_refused(
+def test_upgrade_creates_the_schema_once_and_refuses_a_newer_one(
     folder: Path, server_database: ServerDatabase
 ) -> None:
     settings = {"HEADWAY_DATABASE_URL": server_database.url}
-    database = f"database: {shown(server_database.url)}\n"
-    made = Ended(0, f"the schema is at 0003\n{database}", "")
-    assert headway("db", "upgrade", folder=folder, **settings) == made
+    database = f"database: {masked(server_database.url)}\n"
+    upgraded = CommandResult(0, f"the schema is at 0003\n{database}", "")
+    assert headway("db", "upgrade", folder=folder, **settings) == upgraded
     table_count = server_database.table_count()
-    assert headway("db", "upgrade", folder=folder, **settings) == made
-    current = Ended(0, f"the schema is current: 0002\n{database}", "")
+    assert headway("db", "upgrade", folder=folder, **settings) == upgraded
+    current = CommandResult(0, f"the schema is current: 0003\n{database}", "")
     assert headway("db", "check", folder=folder, **settings) == current
     server_database.execute("UPDATE alembic_version SET version_num = 'zzzz'")
     for verb in ("check", "upgrade"):
         assert refusal("db", verb, folder=folder, **settings) == (
-            f"the schema of {shown(server_database.url)} is at zzzz,"
+            f"the schema of {masked(server_database.url)} is at zzzz,"
             " which is newer than this program; upgrade headway"
         )
     assert server_database.execute("SELECT version_num FROM alembic_version") == "zzzz"
@@ -77,7 +77,7 @@ def test_every_command_refuses_another_programs_database_in_one_sentence(
     (folder / "jobs.py").write_text("from headway import Headway\n\nhw = Headway()\n")
     settings = {"HEADWAY_DATABASE_URL": server_database.url, "HEADWAY_APP": "jobs:hw"}
     assert refusal(*command, folder=folder, **settings) == (
-        f"the database {shown(server_database.url)} seems to belong to another program: the table"
+        f"the database {masked(server_database.url)} seems to belong to another program: the table"
         " events (id, title) is not headway's, but headway needs the name; nothing was changed;"
         " give headway a database of its own (or restore this one, if it is headway's)"
     )
@@ -86,7 +86,7 @@ def test_every_command_refuses_another_programs_database_in_one_sentence(
 
 
 @pytest.mark.proves("I23")
-def test_a_role_that_may_not_make_tables_is_told_so(
+def test_role_without_the_right_to_create_tables_is_reported(
     folder: Path, server_database: ServerDatabase, backend: str
 ) -> None:
     if backend == "postgres":
@@ -100,5 +100,5 @@ def test_a_role_that_may_not_make_tables_is_told_so(
         url = server_database.url.replace("//headway:", f"//{name}:")
         reason = "CREATE command denied to user"
     sentence = refusal("db", "upgrade", folder=folder, HEADWAY_DATABASE_URL=url)
-    assert sentence.startswith(f"the schema of {shown(url)} cannot be read or made: {reason}")
+    assert sentence.startswith(f"the schema of {masked(url)} cannot be read or created: {reason}")
     assert server_database.table_count() == 0

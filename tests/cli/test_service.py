@@ -1,4 +1,4 @@
-"""From nothing: a user's own file is served, and its job submitted, watched and cancelled."""
+"""A jobs file is served, and its jobs are submitted, watched and cancelled."""
 
 import json
 import os
@@ -58,79 +58,79 @@ def address(folder: Path) -> Iterator[str]:
 
 
 @pytest.mark.proves("R1.11")
-def test_a_users_own_file_is_served_submitted_watched_and_cancelled(
+def test_jobs_file_is_served_and_its_jobs_submitted_watched_and_cancelled(
     folder: Path, address: str
 ) -> None:
-    ended = headway("run", "submit", "count", "upto=4", folder=folder, HEADWAY_URL=address)
-    assert (ended.code, ended.err) == (0, "")
-    shown = on_a_terminal("run", "watch", ended.out.strip(), folder=folder, HEADWAY_URL=address)
+    result = headway("run", "submit", "count", "upto=4", folder=folder, HEADWAY_URL=address)
+    assert (result.code, result.err) == (0, "")
+    shown = on_a_terminal("run", "watch", result.out.strip(), folder=folder, HEADWAY_URL=address)
     assert "4/4" in shown
     assert "counted to 4" in shown
     assert "succeeded after" in shown
     stay = headway("run", "submit", "stay", "--key", "ann", folder=folder, HEADWAY_URL=address)
     busy = headway("run", "submit", "stay", "--key", "ann", folder=folder, HEADWAY_URL=address)
     assert (busy.code, busy.out) == (3, "")
-    asked = headway("run", "cancel", stay.out.strip(), folder=folder, HEADWAY_URL=address)
-    assert (asked.code, asked.out) in ((0, "requested\n"), (0, "canceled\n"))
+    canceled = headway("run", "cancel", stay.out.strip(), folder=folder, HEADWAY_URL=address)
+    assert (canceled.code, canceled.out) in ((0, "requested\n"), (0, "canceled\n"))
     watched = headway("run", "watch", stay.out.strip(), folder=folder, HEADWAY_URL=address)
     assert watched.code == 1
 
 
-def test_a_server_that_is_not_there_is_named(folder: Path) -> None:
-    ended = headway("lane", "list", folder=folder, HEADWAY_URL="http://127.0.0.1:1")
-    assert (ended.code, ended.out) == (5, "")
-    assert ended.err == (
+def test_unreachable_server_is_named(folder: Path) -> None:
+    result = headway("lane", "list", folder=folder, HEADWAY_URL="http://127.0.0.1:1")
+    assert (result.code, result.out) == (5, "")
+    assert result.err == (
         "headway: the server http://127.0.0.1:1 cannot be reached: connection refused;"
         " is headway serve running there?\n"
     )
 
 
-def test_a_server_whose_name_nobody_knows_is_named(folder: Path) -> None:
-    ended = headway("lane", "list", folder=folder, HEADWAY_URL="http://nowhere.invalid:1")
-    assert (ended.code, ended.out) == (5, "")
-    assert "cannot be reached: " in ended.err
-    assert "ssl:default" not in ended.err
+def test_server_with_an_unresolvable_name_is_reported(folder: Path) -> None:
+    result = headway("lane", "list", folder=folder, HEADWAY_URL="http://nowhere.invalid:1")
+    assert (result.code, result.out) == (5, "")
+    assert "cannot be reached: " in result.err
+    assert "ssl:default" not in result.err
 
 
 @pytest.mark.proves("R1.11")
-@pytest.mark.parametrize("words", [["run", "list"], ["explain", "some-run"]])
-def test_without_a_database_a_command_says_where_one_comes_from_and_makes_none(
-    folder: Path, words: list[str]
+@pytest.mark.parametrize("arguments", [["run", "list"], ["explain", "some-run"]])
+def test_command_without_a_database_explains_how_to_get_one_and_creates_none(
+    folder: Path, arguments: list[str]
 ) -> None:
-    assert refusal(*words, folder=folder) == (
+    assert refusal(*arguments, folder=folder) == (
         f"there is no database {folder / 'headway.db'}; start headway serve or your program there,"
         " or name a server with HEADWAY_URL"
     )
 
 
 @pytest.mark.proves("S4")
-def test_the_configuration_is_shown_without_its_secrets(folder: Path) -> None:
-    ended = headway(
+def test_configuration_is_shown_without_secrets(folder: Path) -> None:
+    result = headway(
         "config",
         "show",
         folder=folder,
         HEADWAY_TOKEN="hush-hush-hush-hush",
         HEADWAY_DATABASE_URL="postgresql://ann:hush-hush@db.example:5432/runs",
     )
-    told = {line.split("\t")[0]: line.split("\t")[1:] for line in ended.out.splitlines()}
-    assert told["token"] == ["(secret)", "HEADWAY_TOKEN"]
-    assert told["database_url"][0] == "postgresql://ann:(secret)@db.example:5432/runs"
-    assert told["port"] == ["8070", "default"]
+    settings = {line.split("\t")[0]: line.split("\t")[1:] for line in result.out.splitlines()}
+    assert settings["token"] == ["(secret)", "HEADWAY_TOKEN"]
+    assert settings["database_url"][0] == "postgresql://ann:(secret)@db.example:5432/runs"
+    assert settings["port"] == ["8070", "default"]
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_a_shell_is_told_how_to_complete_our_words(folder: Path, shell: str) -> None:
-    ended = headway("completion", shell, folder=folder)
-    assert ended.code == 0
-    assert "submit" in ended.out
+def test_completion_script_contains_the_commands(folder: Path, shell: str) -> None:
+    result = headway("completion", shell, folder=folder)
+    assert result.code == 0
+    assert "submit" in result.out
 
 
 @pytest.mark.proves("R7.11", "R1.10")
-def test_the_traceback_of_a_failed_run_is_shown_with_the_run(folder: Path, address: str) -> None:
+def test_traceback_of_a_failed_run_is_shown_with_the_run(folder: Path, address: str) -> None:
     run_id = headway("run", "submit", "fail", folder=folder, HEADWAY_URL=address).out.strip()
     headway("run", "watch", run_id, folder=folder, HEADWAY_URL=address)
-    told = headway("run", "get", run_id, "--json", folder=folder, HEADWAY_URL=address)
-    run = json.loads(told.out)
+    shown_json = headway("run", "get", run_id, "--json", folder=folder, HEADWAY_URL=address)
+    run = json.loads(shown_json.out)
     assert run["updated_at"] == run["ended_at"]
     assert run["traceback"].endswith("ValueError: the feed is gone\n")
     shown = on_a_terminal("run", "get", run_id, folder=folder, HEADWAY_URL=address)
@@ -142,12 +142,12 @@ def test_the_traceback_of_a_failed_run_is_shown_with_the_run(folder: Path, addre
     assert fact.endswith(r"ValueError: the feed is gone\n")
 
 
-def on_a_terminal(*words: str, folder: Path, **settings: str) -> str:
-    """What the command shows to a person."""
+def on_a_terminal(*arguments: str, folder: Path, **settings: str) -> str:
+    """Return what the command prints on a terminal."""
     ours, theirs = pty.openpty()
     try:
         process = subprocess.Popen(
-            command(*words),
+            command(*arguments),
             cwd=folder,
             env=environment(TERM="xterm", COLUMNS="160", **settings),
             stdout=theirs,
@@ -155,7 +155,7 @@ def on_a_terminal(*words: str, folder: Path, **settings: str) -> str:
         )
         os.close(theirs)
         parts = []
-        with suppress(OSError):  # The terminal is gone when its last user is.
+        with suppress(OSError):  # A pseudo-terminal raises EIO once its last process has exited.
             while part := os.read(ours, 65_536):
                 parts.append(part)
         assert process.wait(TIMEOUT_S) == 0

@@ -1,9 +1,10 @@
-"""Wrong settings are named with their place, and with what is right."""
+"""Errors name the wrong setting, its source and the accepted values."""
 
 import json
 from pathlib import Path
 
 import pytest
+from pydantic import SecretStr
 
 from headway.cli.commands.config_commands import _source, show
 from headway.core.errors import ConfigurationError
@@ -22,7 +23,7 @@ VARIABLES = ", ".join(f"HEADWAY_{key.upper()}" for key in KEYS.split(", "))
 
 @pytest.fixture
 def here(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The folder of this process, with none of our variables set."""
+    """The working directory of this process, without variables of headway."""
     monkeypatch.chdir(folder)
     for name in (*VARIABLES.split(", "), "SCHEDULER_BASE", "SCHEDULER_DB"):
         monkeypatch.delenv(name, raising=False)
@@ -34,22 +35,25 @@ def here(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     [
         (
             {"HEADWAY_DATABSE_URL": f"postgresql://ann:{SECRET}@localhost/headway"},
-            f"the environment variable HEADWAY_DATABSE_URL is unknown; known are {VARIABLES}",
+            (
+                "the environment variable HEADWAY_DATABSE_URL is unknown; known variables:"
+                f" {VARIABLES}"
+            ),
         ),
         (
             {"HEADWAY_DURABILITY": "most"},
-            "HEADWAY_DURABILITY cannot be used: it should be 'process' or 'power'",
+            "HEADWAY_DURABILITY is invalid: it should be 'process' or 'power'",
         ),
     ],
 )
-def test_a_wrong_variable_is_named(folder: Path, settings: dict[str, str], sentence: str) -> None:
+def test_wrong_variable_is_named(folder: Path, settings: dict[str, str], sentence: str) -> None:
     assert refusal("db", "upgrade", folder=folder, **settings) == sentence
 
 
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        ("colour = 'red'", f"headway.toml has the unknown key 'colour'; known are {KEYS}"),
+        ("colour = 'red'", f"headway.toml has the unknown key 'colour'; known keys: {KEYS}"),
         (
             "database_url: sqlite",
             (
@@ -59,7 +63,7 @@ def test_a_wrong_variable_is_named(folder: Path, settings: dict[str, str], sente
         ),
     ],
 )
-def test_a_wrong_line_of_the_file_is_named(folder: Path, text: str, sentence: str) -> None:
+def test_wrong_line_of_the_file_is_named(folder: Path, text: str, sentence: str) -> None:
     (folder / "headway.toml").write_text(text)
     assert refusal("db", "upgrade", folder=folder) == sentence
 
@@ -69,24 +73,27 @@ def test_a_wrong_line_of_the_file_is_named(folder: Path, text: str, sentence: st
     [
         (
             "durability = 'most'",
-            "durability in headway.toml cannot be used: it should be 'process'",
+            "durability in headway.toml is invalid: it should be 'process'",
         ),
-        ("[database]\nurl = 'x'", f"headway.toml has the unknown key 'database'; known are {KEYS}"),
-        ("database_url = ['x']", "database_url in headway.toml cannot be used: it should be a"),
+        (
+            "[database]\nurl = 'x'",
+            f"headway.toml has the unknown key 'database'; known keys: {KEYS}",
+        ),
+        ("database_url = ['x']", "database_url in headway.toml is invalid: it should be a"),
         (
             "database_url = 'x'\ndatabase_urls = ['y']",
             "both database_url and database_urls are set; keep one of them",
         ),
     ],
 )
-def test_whatever_is_wrong_in_the_file_is_named(here: Path, text: str, sentence: str) -> None:
+def test_every_error_in_the_file_is_named(here: Path, text: str, sentence: str) -> None:
     (here / "headway.toml").write_text(text)
     with pytest.raises(ConfigurationError) as refused:
         load_settings()
     assert str(refused.value).startswith(sentence)
 
 
-def test_a_variable_wins_over_the_file_and_the_file_over_nothing(
+def test_variable_overrides_the_file_and_the_file_the_default(
     here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert load_settings().urls == ("sqlite:///headway.db",)
@@ -96,25 +103,25 @@ def test_a_variable_wins_over_the_file_and_the_file_over_nothing(
     assert load_settings().urls == ("sqlite:///of-the-variable.db",)
 
 
-async def test_the_configuration_is_shown_in_json_as_what_it_is(
+async def test_configuration_in_json_has_typed_values(
     here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("HEADWAY_ALLOWED_HOSTS", "a.example b.example")
     await show(json=True)
     lines = capsys.readouterr().out.splitlines()
-    told = {line.pop("name"): line for line in map(json.loads, lines)}
-    assert told["port"] == {"value": 8070, "source": "default"}
-    assert told["mirror"] == {"value": False, "source": "default"}
-    assert told["database_url"] == {"value": "sqlite:///headway.db", "source": "default"}
-    assert told["database_urls"] == {"value": None, "source": "default"}
-    assert told["allowed_hosts"]["value"] == ["a.example", "b.example"]
+    settings = {line.pop("name"): line for line in map(json.loads, lines)}
+    assert settings["port"] == {"value": 8070, "source": "default"}
+    assert settings["mirror"] == {"value": False, "source": "default"}
+    assert settings["database_url"] == {"value": "sqlite:///headway.db", "source": "default"}
+    assert settings["database_urls"] == {"value": None, "source": "default"}
+    assert settings["allowed_hosts"]["value"] == ["a.example", "b.example"]
     await show()
     shown = capsys.readouterr().out.splitlines()
     assert "allowed_hosts\ta.example b.example\tHEADWAY_ALLOWED_HOSTS" in shown
     assert "mirror\tfalse\tdefault" in shown
 
 
-async def test_several_databases_are_shown_and_no_other_besides(
+async def test_several_databases_are_shown_without_the_default_one(
     here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (here / "headway.toml").write_text("database_urls = ['x://a:b@c', 'y']")
@@ -125,30 +132,30 @@ async def test_several_databases_are_shown_and_no_other_besides(
 
 
 @pytest.mark.parametrize("text", ["database_urls = 'x  y'", "database_urls = ['x', 'y']"])
-def test_several_addresses_are_a_list_or_separated_by_blanks(here: Path, text: str) -> None:
+def test_several_urls_are_a_list_or_separated_by_blanks(here: Path, text: str) -> None:
     (here / "headway.toml").write_text(text)
     assert load_settings().urls == ("x", "y")
 
 
 @pytest.mark.proves("R5.13")
 @pytest.mark.parametrize(
-    ("said", "url"),
+    ("value", "url"),
     [
         ("./scheduler.db", "sqlite:///./scheduler.db"),
         ("/var/lib/scheduler.db", "sqlite:////var/lib/scheduler.db"),
         ("postgresql://ann@db/runs", "postgresql://ann@db/runs"),
     ],
 )
-def test_scheduler_db_is_a_file_or_an_address(
-    here: Path, monkeypatch: pytest.MonkeyPatch, said: str, url: str
+def test_scheduler_db_is_a_file_or_a_url(
+    here: Path, monkeypatch: pytest.MonkeyPatch, value: str, url: str
 ) -> None:
     (here / "headway.toml").write_text("database_url = 'sqlite:///of-the-file.db'")
-    monkeypatch.setenv("SCHEDULER_DB", said)
+    monkeypatch.setenv("SCHEDULER_DB", value)
     assert load_settings().urls == (url,)
 
 
 @pytest.mark.proves("R5.13")
-def test_scheduler_base_is_the_server_and_headways_own_names_win(
+def test_scheduler_base_is_the_server_and_headway_variables_override_it(
     here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SCHEDULER_BASE", "http://localhost:8070")
@@ -161,16 +168,16 @@ def test_scheduler_base_is_the_server_and_headways_own_names_win(
 
 
 @pytest.mark.proves("R5.13")
-def test_commands_use_the_file_that_scheduler_db_names(here: Path) -> None:
-    ended = headway("db", "upgrade", folder=here, SCHEDULER_DB="./scheduler.db")
-    assert ended.code == 0
+def test_commands_use_the_file_named_by_scheduler_db(here: Path) -> None:
+    result = headway("db", "upgrade", folder=here, SCHEDULER_DB="./scheduler.db")
+    assert result.code == 0
     assert (here / "scheduler.db").exists()
     shown = headway("config", "show", folder=here, SCHEDULER_DB="./scheduler.db").out
     assert "database_url\tsqlite:///./scheduler.db\tSCHEDULER_DB" in shown.splitlines()
 
 
 @pytest.mark.proves("R5.13")
-def test_a_worker_takes_its_addresses_from_the_environment(
+def test_worker_reads_its_addresses_from_the_environment(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("WORKER_URL", "http://127.0.0.1:8099")
@@ -186,32 +193,37 @@ def test_a_worker_takes_its_addresses_from_the_environment(
 
 
 @pytest.mark.proves("S4")
-def test_secrets_of_a_container_are_files_and_win_over_variables(
+def test_container_secrets_are_files_and_override_variables(
     here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An image sets variables for those who give nothing. What is not ours is not looked at."""
+    """An image sets variables as defaults. Secrets of other programs are ignored."""
     monkeypatch.setattr("headway.settings.SECRETS_FOLDER", here / "secrets")
     monkeypatch.setenv("HEADWAY_DATABASE_URL", "sqlite:////data/headway.db")
     monkeypatch.setenv("HEADWAY_HOST", "0.0.0.0")  # noqa: S104
     (here / "headway.toml").write_text("port = 1234")
     (here / "secrets").mkdir()
-    for name, said in (
+    for name, content in (
         ("headway_token", "t0ken-of-sixteen\n"),
         ("headway_tokens", "read=0ther-of-sixteen operate:ann=third-of-sixteen\n"),
         ("headway_database_url", "postgresql://db/x"),
         ("postgres_password", "whatever"),
     ):
-        (here / "secrets" / name).write_text(said)
+        (here / "secrets" / name).write_text(content)
     settings = load_settings()
-    assert (settings.token, settings.urls) == ("t0ken-of-sixteen", ("postgresql://db/x",))
-    assert settings.tokens == ("read=0ther-of-sixteen", "operate:ann=third-of-sixteen")
+    assert settings.token == SecretStr("t0ken-of-sixteen")
+    assert settings.urls == ("postgresql://db/x",)
+    assert settings.tokens == (
+        SecretStr("read=0ther-of-sixteen"),
+        SecretStr("operate:ann=third-of-sixteen"),
+    )
+    assert "sixteen" not in repr(settings)
     assert (settings.host, settings.port) == ("0.0.0.0", 1234)  # noqa: S104
     assert _source("token", settings) == str(here / "secrets" / "headway_token")
 
 
 @pytest.mark.proves("S4")
 @pytest.mark.parametrize("variable", ["HEADWAY_DATABASE_URL", "SCHEDULER_DB"])
-def test_a_secret_with_several_databases_wins_over_a_variable_with_one(
+def test_secret_with_several_databases_overrides_a_variable_with_one(
     here: Path, monkeypatch: pytest.MonkeyPatch, variable: str
 ) -> None:
     monkeypatch.setattr("headway.settings.SECRETS_FOLDER", here)
@@ -221,24 +233,22 @@ def test_a_secret_with_several_databases_wins_over_a_variable_with_one(
 
 
 @pytest.mark.proves("S4")
-def test_secrets_that_are_not_ours_to_see_are_none(
-    here: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A folder of which the system says nothing, as of one that this user may not search."""
+def test_unreadable_secrets_folder_is_ignored(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A path that cannot be examined stands for a folder that this user may not search."""
     monkeypatch.setattr("headway.settings.SECRETS_FOLDER", here / ("x" * 300))
     assert load_settings().token is None
 
 
 @pytest.mark.proves("S4")
-def test_a_secret_that_cannot_be_used_is_named_and_not_told(
+def test_invalid_secret_is_named_without_its_value(
     here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("headway.settings.SECRETS_FOLDER", here)
-    for said, problem in (
-        (b"x-hush", "cannot be used: it should be a valid integer"),
+    for content, problem in (
+        (b"x-hush", "is invalid: it should be a valid integer"),
         (b"\xff", "cannot be read"),
     ):
-        (here / "headway_port").write_bytes(said)
+        (here / "headway_port").write_bytes(content)
         with pytest.raises(ConfigurationError, match=problem) as refused:
             load_settings()
         assert str(refused.value).startswith(str(here / "headway_port"))

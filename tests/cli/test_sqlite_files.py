@@ -1,4 +1,4 @@
-"""Files that are not headway's, or not whole, or where nothing may be written: left as they are."""
+"""Foreign, damaged and read-only database files are refused and left unchanged."""
 
 import os
 import sqlite3
@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from headway.adapters.sql.connect.sqlite import has_headway_tables
-from tests.cli.command import TIMEOUT_S, Ended, contents, environment, headway, refusal
+from tests.cli.command import TIMEOUT_S, CommandResult, contents, environment, headway, refusal
 from tests.cli.disk import bound_by_permissions
 
 pytestmark = pytest.mark.backend("sqlite")
@@ -42,7 +42,7 @@ def in_wal_mode(path: Path) -> None:
     ("make", "verb"),
     [(in_rollback_mode, "upgrade"), (in_wal_mode, "check")],
 )
-def test_a_file_of_another_program_is_left_as_it_is(
+def test_file_of_another_program_is_left_unchanged(
     folder: Path, make: Callable[[Path], None], verb: str
 ) -> None:
     path = folder / "letters.db"
@@ -53,7 +53,7 @@ def test_a_file_of_another_program_is_left_as_it_is(
     )
 
 
-def test_a_file_that_is_no_database_is_left_as_it_is(folder: Path, verb: str) -> None:
+def test_file_that_is_not_a_database_is_left_unchanged(folder: Path, verb: str) -> None:
     path = folder / "noise.db"
     path.write_bytes(os.urandom(20_000))
     assert refusal("db", verb, folder=folder, **at(path)) == (
@@ -61,7 +61,7 @@ def test_a_file_that_is_no_database_is_left_as_it_is(folder: Path, verb: str) ->
     )
 
 
-def test_a_file_of_ours_that_was_cut_off_is_left_as_it_is(folder: Path, our_bytes: bytes) -> None:
+def test_truncated_file_is_left_unchanged(folder: Path, our_bytes: bytes) -> None:
     path = folder / "headway.db"
     path.write_bytes(our_bytes[: len(our_bytes) // 2])
     assert refusal("db", "upgrade", folder=folder, **at(path)) == (
@@ -69,14 +69,14 @@ def test_a_file_of_ours_that_was_cut_off_is_left_as_it_is(folder: Path, our_byte
     )
 
 
-def test_an_empty_file_becomes_ours(folder: Path) -> None:
+def test_empty_file_becomes_a_headway_database(folder: Path) -> None:
     path = folder / "headway.db"
     path.touch()
     assert headway("db", "upgrade", folder=folder, **at(path)).code == 0
     assert has_headway_tables(path)
 
 
-def test_a_file_that_is_not_there_is_not_made_by_a_check(folder: Path) -> None:
+def test_check_does_not_create_a_missing_file(folder: Path) -> None:
     path = folder / "new" / "headway.db"
     assert refusal("db", "check", folder=folder, **at(path)) == (
         f"the database sqlite:///{path} has no headway schema; run: headway db upgrade"
@@ -84,7 +84,7 @@ def test_a_file_that_is_not_there_is_not_made_by_a_check(folder: Path) -> None:
 
 
 @pytest.mark.proves("I23")
-def test_a_file_of_a_newer_headway_is_left_as_it_is(
+def test_file_of_a_newer_headway_is_left_unchanged(
     folder: Path, our_bytes: bytes, verb: str
 ) -> None:
     path = folder / "headway.db"
@@ -98,26 +98,26 @@ def test_a_file_of_a_newer_headway_is_left_as_it_is(
     )
 
 
-def test_a_folder_is_not_a_file(folder: Path) -> None:
+def test_folder_instead_of_a_file_is_refused(folder: Path) -> None:
     assert refusal("db", "check", folder=folder, **at(folder)) == (
         f"'{folder}' is a folder, not a database file; name a file"
     )
 
 
 @pytest.mark.parametrize(
-    ("place", "reason"),
+    ("name", "reason"),
     [("taken/headway.db", "Not a directory"), ("/proc/headway.db", "No such file or directory")],
 )
-def test_a_place_where_no_file_can_be_is_named(folder: Path, place: str, reason: str) -> None:
+def test_path_that_cannot_contain_a_file_is_named(folder: Path, name: str, reason: str) -> None:
     (folder / "taken").write_text("A file, not a folder.")
-    path = folder / place
+    path = folder / name
     assert refusal("db", "upgrade", folder=folder, **at(path)) == (
         f"the database file '{path}' cannot be opened ({reason});"
         " name a file in a folder that headway may write"
     )
 
 
-def test_a_folder_that_may_not_be_written_is_named(folder: Path) -> None:
+def test_read_only_folder_is_named(folder: Path) -> None:
     path = folder / "headway.db"
     folder.chmod(0o555)
     within = bound_by_permissions()
@@ -128,15 +128,13 @@ def test_a_folder_that_may_not_be_written_is_named(folder: Path) -> None:
     folder.chmod(0o755)
 
 
-def test_a_file_that_may_be_written_in_a_folder_that_may_not_is_named(
-    folder: Path, our_bytes: bytes
-) -> None:
+def test_writable_file_in_a_read_only_folder_is_named(folder: Path, our_bytes: bytes) -> None:
     path = folder / "headway.db"
     path.write_bytes(our_bytes)
     folder.chmod(0o555)
     within = bound_by_permissions()
     assert refusal("db", "upgrade", folder=folder, within=within, **at(path)) == (
-        f"the file '{path}.lock' cannot be made (Permission denied);"
+        f"the file '{path}.lock' cannot be created (Permission denied);"
         " let headway write to the folder of its database"
     )
     assert refusal("db", "check", folder=folder, within=within, **at(path)) == (
@@ -145,9 +143,7 @@ def test_a_file_that_may_be_written_in_a_folder_that_may_not_is_named(
     folder.chmod(0o755)
 
 
-def test_a_file_that_may_only_be_read_is_named_to_a_program_that_opens_it(
-    folder: Path, our_bytes: bytes
-) -> None:
+def test_read_only_file_is_named_when_a_program_opens_it(folder: Path, our_bytes: bytes) -> None:
     path = folder / "headway.db"
     path.write_bytes(our_bytes)
     path.chmod(0o444)
@@ -160,7 +156,7 @@ def test_a_file_that_may_only_be_read_is_named_to_a_program_that_opens_it(
         "        print(error)\n"
         "asyncio.run(main())\n"
     )
-    ended = subprocess.run(
+    result = subprocess.run(
         [*bound_by_permissions(), sys.executable, "-c", program],
         env=environment(),
         capture_output=True,
@@ -168,7 +164,7 @@ def test_a_file_that_may_only_be_read_is_named_to_a_program_that_opens_it(
         timeout=TIMEOUT_S,
         check=False,
     )
-    assert (ended.stderr, ended.stdout) == (
+    assert (result.stderr, result.stdout) == (
         "",
         (
             f"the database file '{path}' cannot be written;"
@@ -178,32 +174,34 @@ def test_a_file_that_may_only_be_read_is_named_to_a_program_that_opens_it(
 
 
 @pytest.mark.proves("I23")
-def test_upgrade_makes_the_schema_once_and_check_says_so(folder: Path) -> None:
-    """With nothing configured: `headway.db` in this folder, private to its owner."""
-    assert headway("db", "upgrade", folder=folder) == Ended(
-        0, f"the schema is at 0002\ndatabase: sqlite:///{folder}/headway.db\n", ""
+def test_upgrade_creates_the_schema_once_and_check_reports_it(folder: Path) -> None:
+    """Without settings the file is `headway.db` in this folder, private to its owner."""
+    assert headway("db", "upgrade", folder=folder) == CommandResult(
+        0, f"the schema is at 0003\ndatabase: sqlite:///{folder}/headway.db\n", ""
     )
     before = contents(folder)
     assert set(before) == {"headway.db", "headway.db.lock"}
     assert {path.stat().st_mode & 0o777 for path in folder.iterdir()} == {0o600}
-    told = f'{{"schema": "0002", "database": "sqlite:///{folder}/headway.db"}}\n'
+    output = f'{{"schema": "0003", "database": "sqlite:///{folder}/headway.db"}}\n'
     again = headway("db", "upgrade", "--json", folder=folder)
-    assert again == Ended(0, told, "")
+    assert again == CommandResult(0, output, "")
     check = headway("db", "check", folder=folder)
-    assert (check.code, check.out.splitlines()[0]) == (0, "the schema is current: 0002")
+    assert (check.code, check.out.splitlines()[0]) == (0, "the schema is current: 0003")
     as_json = headway("db", "check", "--json", folder=folder)
-    assert as_json == Ended(0, told, "")
+    assert as_json == CommandResult(0, output, "")
     assert contents(folder) == before
 
 
 @pytest.mark.proves("I3")
-@pytest.mark.parametrize("words", [("doctor",), ("db", "check"), ("db", "upgrade")], ids=" ".join)
-def test_missing_file_whose_log_is_there_is_not_replaced_by_an_empty_one(
-    folder: Path, words: tuple[str, ...]
+@pytest.mark.parametrize(
+    "arguments", [("doctor",), ("db", "check"), ("db", "upgrade")], ids=" ".join
+)
+def test_missing_file_with_an_existing_log_is_not_replaced(
+    folder: Path, arguments: tuple[str, ...]
 ) -> None:
     """The state while a server runs on a file that was deleted."""
     log = folder / "headway.db-wal"
     log.write_bytes(b"commits")
-    sentence = refusal(*words, folder=folder)
-    assert "is missing or empty, but 'headway.db-wal' of it is there" in sentence
-    assert "put the file back, or remove the files" in sentence
+    sentence = refusal(*arguments, folder=folder)
+    assert "is missing or empty, but its log 'headway.db-wal' exists" in sentence
+    assert "put the file back, or also remove the files" in sentence

@@ -1,4 +1,4 @@
-"""How commands follow a stream: on a server and on a database, through cuts and ends."""
+"""Commands follow event streams of a server and of a database, also after a disconnect."""
 
 import asyncio
 import json
@@ -24,13 +24,13 @@ pytestmark = pytest.mark.backend("sqlite")
 
 
 class Scripted:
-    """A transport whose streams say what is written down, and end."""
+    """A transport that sends scripted streams, each of which then ends."""
 
     address = "here"
 
     def __init__(self, *streams: Sequence[str]) -> None:
         self._streams = iter(streams)
-        self.asked: list[str] = []
+        self.requested_paths: list[str] = []
 
     async def request(
         self, method: str, path: str, body: bytes | None, headers: Mapping[str, str]
@@ -39,7 +39,7 @@ class Scripted:
 
     @asynccontextmanager
     async def stream(self, path: str) -> AsyncIterator[AsyncIterator[bytes]]:
-        self.asked.append(path)
+        self.requested_paths.append(path)
         yield self._lines(next(self._streams))
 
     async def _lines(self, blocks: Sequence[str]) -> AsyncIterator[bytes]:
@@ -49,25 +49,25 @@ class Scripted:
 
 
 @pytest.mark.proves("I14")
-async def test_a_command_resumes_where_the_stream_was_also_without_an_event(
+async def test_stream_resumes_after_the_last_id_even_without_an_event(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(client_module, "RETRY_S", 0.0)
-    told = 'id: 5\nevent: told\ndata: {"seq":5}\n'
+    block = 'id: 5\nevent: noted\ndata: {"seq":5}\n'
     transport = Scripted(
         [
             "retry: 1000\nepoch: 1\nid: 2\n",
-            told,
+            block,
             ": ping\nid: 9\n",
             "event: server_closing\ndata: {}\n",
         ],
         ['id: 12\nepoch: 2\nevent: resync\ndata: {"seq":12}\n'],
-        [told.replace("5", "13")],
+        [block.replace("5", "13")],
     )
     events = Client(transport).events("run")
     assert [(await anext(events))["seq"] for _ in range(3)] == [5, 12, 13]
-    places = [dict(parse_qsl(urlsplit(path).query)) for path in transport.asked]
-    assert places == [{}, {"after": "9", "epoch": "1"}, {"after": "12", "epoch": "2"}]
+    queries = [dict(parse_qsl(urlsplit(path).query)) for path in transport.requested_paths]
+    assert queries == [{}, {"after": "9", "epoch": "1"}, {"after": "12", "epoch": "2"}]
 
 
 @pytest.mark.proves("I14")
@@ -76,9 +76,9 @@ async def test_events_are_listed_page_by_page_within_one_epoch(
 ) -> None:
     async with served(url) as client:
         monkeypatch.setenv("HEADWAY_URL", client.address)
-        run_id = await client.submitted("echo")
-        await client.ended(run_id)
-        monkeypatch.setattr(event_feed, "PAGE_COUNT", 2)
+        run_id = await client.submit("echo")
+        await client.wait_for_end(run_id)
+        monkeypatch.setattr(event_feed, "PAGE_SIZE", 2)
         await watch.events(run_id)
         assert len(capsys.readouterr().out.splitlines()) == 3
         count = 0
@@ -86,20 +86,20 @@ async def test_events_are_listed_page_by_page_within_one_epoch(
         async def get_later(self: Client, path: str, **query: Any) -> Any:
             nonlocal count
             count += 1
-            if count == 3:  # The run, its first page, its second.
+            if count == 3:  # The requests: the run, its first page, its second page.
                 fail_over(url)
             return await get(self, path, **query)
 
         get = Client.get
         monkeypatch.setattr(Client, "get", get_later)
         await watch.events(run_id)
-        told = capsys.readouterr()
-    assert (len(told.out.splitlines()), told.err) == (2, f"{EVENTS_REMOVED}\n")
+        output = capsys.readouterr()
+    assert (len(output.out.splitlines()), output.err) == (2, f"{EVENTS_REMOVED}\n")
 
 
-def application(*parts: bytes, error: Exception | None = None, begins: bool = True) -> Any:
+def application(*parts: bytes, error: Exception | None = None, has_start: bool = True) -> Any:
     async def answer(scope: Scope, receive: Receive, send: Send) -> None:
-        if begins:
+        if has_start:
             headers = [(b"content-type", b"text/event-stream")]
             await send({"type": "http.response.start", "status": 200, "headers": headers})
         for part in parts:
@@ -114,34 +114,34 @@ def _part(body: bytes) -> Message:
     return {"type": "http.response.body", "body": body, "more_body": True}
 
 
-async def lines_of(transport: LocalTransport) -> list[bytes]:
+async def read_lines(transport: LocalTransport) -> list[bytes]:
     async with asyncio.timeout(20), transport.stream("/api/events") as lines:
         return [line async for line in lines]
 
 
 @pytest.mark.proves("I20")
-async def test_without_a_server_a_stream_ends_with_the_application() -> None:
+async def test_local_stream_ends_with_the_application() -> None:
     transport = LocalTransport(application(b"one\ntw", b"o\n"), "here")
-    assert await lines_of(transport) == [b"one", b"two"]
+    assert await read_lines(transport) == [b"one", b"two"]
 
 
 @pytest.mark.proves("I20")
-@pytest.mark.parametrize("begins", [True, False])
-async def test_without_a_server_what_breaks_the_application_is_raised(*, begins: bool) -> None:
-    parts = (b"one\n", b"two\n") if begins else ()
-    broken = application(*parts, error=ZeroDivisionError("no"), begins=begins)
+@pytest.mark.parametrize("has_start", [True, False])
+async def test_exception_of_the_local_application_is_raised(*, has_start: bool) -> None:
+    parts = (b"one\n", b"two\n") if has_start else ()
+    failing = application(*parts, error=ZeroDivisionError("no"), has_start=has_start)
     with pytest.raises(ZeroDivisionError):
-        await lines_of(LocalTransport(broken, "here"))
+        await read_lines(LocalTransport(failing, "here"))
 
 
 @pytest.mark.proves("I14")
-async def test_events_that_are_gone_are_told_beside_those_that_are_kept(
+async def test_removed_events_are_reported_next_to_the_stored_ones(
     url: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     async with served(url) as client:
         monkeypatch.setenv("HEADWAY_URL", client.address)
-        run_id = await client.submitted("shout", params={"count": 3, "length": 2})
-        await client.ended(run_id)
+        run_id = await client.submit("shout", params={"count": 3, "length": 2})
+        await client.wait_for_end(run_id)
         await watch.events(run_id)
         lines = capsys.readouterr().out.splitlines()
         assert [line.split("\t")[1:] for line in lines] == [
@@ -152,14 +152,16 @@ async def test_events_that_are_gone_are_told_beside_those_that_are_kept(
         ]
         await client.hw.store.apply(PruneEvents(up_to_seq=1))
         await watch.events(run_id)
-        told = capsys.readouterr()
-    assert (told.err, told.out.splitlines()) == (f"{EVENTS_REMOVED}\n", lines[1:])
+        output = capsys.readouterr()
+    assert (output.err, output.out.splitlines()) == (f"{EVENTS_REMOVED}\n", lines[1:])
 
 
 @pytest.mark.parametrize("arguments", [("watch",), ("events", "--follow")])
-async def test_json_is_told_while_the_run_goes_on(url: str, arguments: tuple[str, ...]) -> None:
+async def test_json_is_printed_while_the_run_continues(
+    url: str, arguments: tuple[str, ...]
+) -> None:
     async with served(url) as client:
-        run_id = await client.submitted("stay")
+        run_id = await client.submit("stay")
         following = await asyncio.create_subprocess_exec(
             *command("run", *arguments, run_id, "--json"),
             env=environment(HEADWAY_URL=client.address),
@@ -168,8 +170,8 @@ async def test_json_is_told_while_the_run_goes_on(url: str, arguments: tuple[str
         assert following.stdout is not None
         try:
             async with asyncio.timeout(30):
-                told = [json.loads(await following.stdout.readline()) for _ in range(2)]
-            assert [event["state"] for event in told] == ["Queued", "Running"]
+                events = [json.loads(await following.stdout.readline()) for _ in range(2)]
+            assert [event["state"] for event in events] == ["Queued", "Running"]
         finally:
             with suppress(ProcessLookupError):
                 following.kill()

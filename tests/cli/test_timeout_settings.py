@@ -47,8 +47,8 @@ def test_time_limit_comes_from_the_file_a_variable_or_an_argument(
     assert getattr(Headway().timeouts, name) == seconds
     monkeypatch.setenv(f"HEADWAY_{name.upper()}", str(seconds + 1))
     assert getattr(Headway().timeouts, name) == seconds + 1
-    given: dict[str, Any] = {name: seconds + 2}
-    assert getattr(Headway(**given).timeouts, name) == seconds + 2
+    argument: dict[str, Any] = {name: seconds + 2}
+    assert getattr(Headway(**argument).timeouts, name) == seconds + 2
 
 
 @pytest.mark.proves("R4.14")
@@ -93,7 +93,7 @@ def test_time_limit_comes_from_the_file_a_variable_or_an_argument(
         ),
         (
             "compaction_timeout_s = 'long'",
-            "compaction_timeout_s in headway.toml cannot be used: it should be a valid number",
+            "compaction_timeout_s in headway.toml is invalid: it should be a valid number",
         ),
     ],
 )
@@ -139,9 +139,9 @@ async def test_time_limits_and_lanes_are_shown(
     assert "lanes\tmain=5 cron=1\theadway.toml" in shown
     await show(json=True)
     lines = map(json.loads, capsys.readouterr().out.splitlines())
-    told = {line["name"]: line["value"] for line in lines}
-    assert (told["execution_timeout_s"], told["lease_ttl_s"]) == (2700.5, 30)
-    assert told["lanes"] == {"main": 5, "cron": 1}
+    settings = {line["name"]: line["value"] for line in lines}
+    assert (settings["execution_timeout_s"], settings["lease_ttl_s"]) == (2700.5, 30)
+    assert settings["lanes"] == {"main": 5, "cron": 1}
 
 
 @pytest.mark.proves("R3.4", "R3.10")
@@ -159,10 +159,10 @@ def test_lanes_are_a_table_of_the_file_or_one_variable(
 @pytest.mark.parametrize(
     ("lanes", "sentence"),
     [
-        ("main", "HEADWAY_LANES cannot be used: 'main' should be a lane and its limit, such as"),
-        ("main=5 main=6", "HEADWAY_LANES cannot be used: the lane 'main' is named twice"),
-        ("cron=1 main=-1", "HEADWAY_LANES cannot be used: 'main=-1' should be a lane and its"),
-        ("main=9999999", "HEADWAY_LANES cannot be used: lanes.main: must be 0 to 1,000,000"),
+        ("main", "HEADWAY_LANES is invalid: 'main' should be a lane and its limit, such as"),
+        ("main=5 main=6", "HEADWAY_LANES is invalid: the lane 'main' is named twice"),
+        ("cron=1 main=-1", "HEADWAY_LANES is invalid: 'main=-1' should be a lane and its"),
+        ("main=9999999", "HEADWAY_LANES is invalid: lanes.main: must be 0 to 1,000,000"),
     ],
 )
 def test_wrong_lanes_are_refused_in_one_sentence(folder: Path, lanes: str, sentence: str) -> None:
@@ -173,27 +173,27 @@ def test_wrong_lanes_are_refused_in_one_sentence(folder: Path, lanes: str, sente
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        ("lanes = 5", "lanes in headway.toml cannot be used: it should be a table of lanes"),
+        ("lanes = 5", "lanes in headway.toml is invalid: it should be a table of lanes"),
         (
             "[lanes]\nmain = '5'",
-            "lanes in headway.toml cannot be used: lanes.main: must be a whole",
+            "lanes in headway.toml is invalid: lanes.main: must be a whole",
         ),
-        ("[lanes]\nmain = true", "lanes in headway.toml cannot be used: lanes.main: must be a"),
+        ("[lanes]\nmain = true", "lanes in headway.toml is invalid: lanes.main: must be a"),
     ],
 )
 def test_wrong_lanes_of_the_file_are_refused(folder: Path, text: str, sentence: str) -> None:
     (folder / "headway.toml").write_text(text)
-    ended = headway("config", "show", folder=folder)
-    assert ended.err.removeprefix("headway: ").startswith(sentence)
+    result = headway("config", "show", folder=folder)
+    assert result.err.removeprefix("headway: ").startswith(sentence)
 
 
 def read_silence_s(script: str) -> float:
-    """Return after how much silence the script gives up a stream."""
-    found = re.search(
+    """Return the seconds of silence after which the script closes a stream."""
+    match = re.search(
         r"^const SILENCE_MS\w* = ([0-9_]+);$", (ROOT / script).read_text(), re.MULTILINE
     )
-    assert found is not None
-    return int(found[1]) / 1000
+    assert match is not None
+    return int(match[1]) / 1000
 
 
 @pytest.mark.proves("R4.14")

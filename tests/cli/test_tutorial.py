@@ -1,4 +1,4 @@
-"""The tutorial, word by word: its files are written, its commands run, its output compared."""
+"""The tutorial works as printed: files, commands and output."""
 
 import json
 import os
@@ -25,7 +25,7 @@ pytestmark = [pytest.mark.backend("sqlite"), pytest.mark.slow]
 ROOT: Final = Path(__file__).parents[2]
 TEXT: Final = (ROOT / "docs" / "tutorial.md").read_text(encoding="utf-8")
 PROGRAMS: Final = ("headway serve", "headway worker")
-"""They go on while the rest is typed."""
+"""Commands that keep running while the others are typed."""
 NUMBER: Final = re.compile(r"^ *\d+  ")
 
 
@@ -34,7 +34,7 @@ def files(text: str = TEXT) -> dict[str, str]:
 
 
 def commands(text: str = TEXT) -> Iterator[tuple[str, list[str]]]:
-    """Each command, with the lines that it is to print; a line of … stands for any lines."""
+    """Yield each command with its expected lines. A line "…" stands for any lines."""
     blocks = re.findall(r"^```console\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
     for block in blocks:
         joined = block.replace("\n>", "\n")
@@ -48,18 +48,18 @@ def _is_whole(lines: Sequence[str]) -> bool:
     return "\n".join(lines).count("'") % 2 == 0 and not lines[-1].endswith("\\")
 
 
-def test_the_flow_is_that_of_the_demo() -> None:
+def test_flow_of_the_tutorial_is_that_of_the_demo() -> None:
     shown = parse_flow(files()["order.json"]).flow
     assert canonical_json(shown) == canonical_json(parse_flow(json.dumps(ORDER)).flow)
 
 
 @pytest.mark.proves("R5.9")
-def test_the_tutorial_does_what_it_says(folder: Path, tmp_path: Path) -> None:
+def test_commands_of_the_tutorial_print_the_expected_output(folder: Path, tmp_path: Path) -> None:
     for name, text in files().items():
         (folder / name).write_text(text)
-    port = a_free_port()
+    port = free_port()
     variables = environment(
-        PATH=f"{a_headway_command(tmp_path)}:{os.environ['PATH']}",
+        PATH=f"{install_headway_command(tmp_path)}:{os.environ['PATH']}",
         PYTHONPATH=f"{ROOT / 'src'}",
         HEADWAY_PORT=port,
         REGISTRY_URL=f"http://127.0.0.1:{port}",
@@ -71,15 +71,15 @@ def test_the_tutorial_does_what_it_says(folder: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.proves("R5.14")
-def test_the_tutorial_started_without_a_worker_waits_for_one_and_says_so(
+def test_task_without_a_worker_waits_and_reports_the_missing_worker(
     folder: Path, tmp_path: Path
 ) -> None:
-    """The run is cancelled while it waits, and restarted in the middle."""
+    """One task is cancelled while it waits. The other continues after a restart of the server."""
     for name, text in files().items():
         (folder / name).write_text(text)
-    port = a_free_port()
+    port = free_port()
     variables = environment(
-        PATH=f"{a_headway_command(tmp_path)}:{os.environ['PATH']}",
+        PATH=f"{install_headway_command(tmp_path)}:{os.environ['PATH']}",
         PYTHONPATH=f"{ROOT / 'src'}",
         HEADWAY_PORT=port,
         HEADWAY_URL=f"http://127.0.0.1:{port}",
@@ -104,21 +104,21 @@ def test_the_tutorial_started_without_a_worker_waits_for_one_and_says_so(
         shell.type("headway task watch $OTHER", ["…", "…  order v1  canceled at check"])
 
 
-def a_free_port() -> str:
+def free_port() -> str:
     with socket.create_server(("127.0.0.1", 0)) as free:
         return str(free.getsockname()[1])
 
 
-def a_headway_command(tmp_path: Path) -> Path:
-    place = tmp_path / "bin"
-    place.mkdir()
-    (place / "headway").write_text(f'#!/bin/sh\nexec {sys.executable} -m headway "$@"\n')
-    (place / "headway").chmod(0o755)
-    return place
+def install_headway_command(tmp_path: Path) -> Path:
+    directory = tmp_path / "bin"
+    directory.mkdir()
+    (directory / "headway").write_text(f'#!/bin/sh\nexec {sys.executable} -m headway "$@"\n')
+    (directory / "headway").chmod(0o755)
+    return directory
 
 
 class Shell:
-    """Types commands, keeps variables, and leaves with Ctrl-C what has said what it should."""
+    """Runs commands with shared variables, and stops each with Ctrl-C after its expected output."""
 
     def __init__(self, folder: Path, variables: dict[str, str]) -> None:
         self._folder = folder
@@ -130,23 +130,23 @@ class Shell:
             name, _, value = command.removeprefix("export ").partition("=")
             self._variables[name] = value
             return
-        process = self._started(command)
+        process = self._start(command)
         if command.startswith(PROGRAMS):
-            self.programs.callback(_ended, process, signal.SIGTERM)
-            said = "headway serves" if "serve" in command else "worker_registered"
+            self.programs.callback(_stop, process, signal.SIGTERM)
+            ready_text = "headway serves" if "serve" in command else "worker_registered"
             assert process.stdout is not None
-            first = next((line for line in process.stdout if said in line), None)
+            first = next((line for line in process.stdout if ready_text in line), None)
             assert first is not None, command
             lines = [first, *islice(process.stdout, max(0, len(expected) - 1))]
             assert not expected or [line.rstrip() for line in lines] == expected, command
             return
         if "=$(" in command:
             name = command.partition("=")[0]
-            self._variables[name] = _all_of(process)
+            self._variables[name] = _read_output(process)
             return
-        _compared(command, process, expected)
+        _compare(command, process, expected)
 
-    def _started(self, command: str) -> "subprocess.Popen[str]":
+    def _start(self, command: str) -> "subprocess.Popen[str]":
         if "=$(" in command:
             command = command.partition("=$(")[2].removesuffix(")")
         return subprocess.Popen(
@@ -156,44 +156,44 @@ class Shell:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
-            preexec_fn=_heeds_ctrl_c,  # noqa: PLW1509  # There are no threads here.
+            preexec_fn=_restore_sigint,  # noqa: PLW1509  # No threads are running.
         )
 
 
-def _heeds_ctrl_c() -> None:
-    """Tests that run in the background of a shell ignore it, and their children inherit that."""
+def _restore_sigint() -> None:
+    """Restore SIGINT, which a shell ignores for background processes and their children."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-def _all_of(process: "subprocess.Popen[str]") -> str:
+def _read_output(process: "subprocess.Popen[str]") -> str:
     out, _ = process.communicate(timeout=TIMEOUT_S)
     assert process.returncode == 0, out
     return out.strip()
 
 
-def _compared(command: str, process: "subprocess.Popen[str]", expected: Sequence[str]) -> None:
-    """All that is expected is said, in whatever order branches end; without … nothing else is."""
-    missing = [_pattern(line) for line in expected if line != "…" and not _may_pass_unseen(line)]
+def _compare(command: str, process: "subprocess.Popen[str]", expected: Sequence[str]) -> None:
+    """Check that all expected lines are printed, in any order, and no others without a "…"."""
+    missing = [_pattern(line) for line in expected if line != "…" and not _may_be_missed(line)]
     others: list[str] = []
     assert process.stdout is not None
     for line in process.stdout:
-        if _may_pass_unseen(line):
+        if _may_be_missed(line):
             continue
-        found = next((one for one in missing if one.fullmatch(_bare(line))), None)
-        if found is None:
+        matching = next((pattern for pattern in missing if pattern.fullmatch(_bare(line))), None)
+        if matching is None:
             others.append(line)
             continue
-        missing.remove(found)
+        missing.remove(matching)
         if not missing:
-            _ended(process, signal.SIGINT)
+            _stop(process, signal.SIGINT)
             break
     assert not missing, (command, missing, others)
     assert "…" in expected or not others, (command, others)
     process.communicate(timeout=TIMEOUT_S)
 
 
-def _may_pass_unseen(line: str) -> bool:
-    """A short timer may begin and end between two looks."""
+def _may_be_missed(line: str) -> bool:
+    """Return True for a line that depends on timing: a short timer may fit between two polls."""
     return line.rstrip().endswith("waits for timer")
 
 
@@ -205,6 +205,6 @@ def _bare(line: str) -> str:
     return NUMBER.sub("", line.rstrip())
 
 
-def _ended(process: "subprocess.Popen[str]", with_signal: signal.Signals) -> None:
+def _stop(process: "subprocess.Popen[str]", with_signal: signal.Signals) -> None:
     process.send_signal(with_signal)
     process.communicate(timeout=TIMEOUT_S)

@@ -1,4 +1,4 @@
-"""What a person types first: help, version, and words that the command does not know."""
+"""Help, version, and arguments that the command does not accept."""
 
 import json
 from importlib.metadata import version
@@ -6,24 +6,24 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.command import Ended, headway, refusal
+from tests.cli.command import CommandResult, headway, refusal
 
 
 def test_help_names_every_command(folder: Path) -> None:
-    ended = headway("--help", folder=folder)
-    assert (ended.code, ended.err) == (0, "")
-    for word in ("headway COMMAND", "db", "demo", "doctor", "explain", "--help", "--version"):
-        assert word in ended.out
-    assert "HEADWAY_URL" in ended.out
-    assert "HEADWAY_TOKEN" in ended.out
+    result = headway("--help", folder=folder)
+    assert (result.code, result.err) == (0, "")
+    for text in ("headway COMMAND", "db", "demo", "doctor", "explain", "--help", "--version"):
+        assert text in result.out
+    assert "HEADWAY_URL" in result.out
+    assert "HEADWAY_TOKEN" in result.out
 
 
-def test_version_is_the_packages(folder: Path) -> None:
-    assert headway("--version", folder=folder) == Ended(0, f"{version('headway')}\n", "")
+def test_version_is_that_of_the_package(folder: Path) -> None:
+    assert headway("--version", folder=folder) == CommandResult(0, f"{version('headway')}\n", "")
 
 
 @pytest.mark.parametrize(
-    ("words", "command", "sentence"),
+    ("arguments", "command", "sentence"),
     [
         (
             ["dmeo"],
@@ -53,12 +53,12 @@ def test_version_is_the_packages(folder: Path) -> None:
         (
             ["run", "submit", "wait", "--seconds", "1"],
             "headway run submit",
-            "Unknown option: --seconds. A parameter is given as name=value: seconds=1.",
+            "Unknown option: --seconds. Write a parameter as name=value: seconds=1.",
         ),
         (
             ["key", "set", "ann", "wait", "--seconds=1"],
             "headway key set",
-            "Unknown option: --seconds=1. A parameter is given as name=value: seconds=1.",
+            "Unknown option: --seconds=1. Write a parameter as name=value: seconds=1.",
         ),
         (
             ["run", "submit", "wait", "--wacth"],
@@ -67,22 +67,22 @@ def test_version_is_the_packages(folder: Path) -> None:
         ),
     ],
 )
-def test_words_that_it_does_not_know_are_named(
-    folder: Path, words: list[str], command: str, sentence: str
+def test_unaccepted_arguments_are_named(
+    folder: Path, arguments: list[str], command: str, sentence: str
 ) -> None:
-    told = f"{sentence} See: {command} --help"
-    if any(word.startswith("--json") for word in words):
-        ended = headway(*words, folder=folder)
-        error = {"code": "usage", "message": told}
-        assert (ended.code, ended.out, json.loads(ended.err)) == (2, "", {"error": error})
+    message = f"{sentence} See: {command} --help"
+    if any(argument.startswith("--json") for argument in arguments):
+        result = headway(*arguments, folder=folder)
+        error = {"code": "usage", "message": message}
+        assert (result.code, result.out, json.loads(result.err)) == (2, "", {"error": error})
     else:
-        assert refusal(*words, folder=folder) == told
+        assert refusal(*arguments, folder=folder) == message
 
 
-def test_with_json_a_failure_is_json_too(folder: Path) -> None:
-    for words in (["db", "check"], ["doctor"], ["explain", "some-run"]):
-        ended = headway(*words, "--json", folder=folder)
-        error = json.loads(ended.err)["error"]
-        assert (ended.code, ended.out, error["code"]) == (2, "", "schema_mismatch")
-    ended = headway("doctor", "--json", folder=folder, HEADWAY_DURABILTY="power")
-    assert json.loads(ended.err)["error"]["code"] == "configuration_error"
+def test_errors_are_json_with_the_json_option(folder: Path) -> None:
+    for arguments in (["db", "check"], ["doctor"], ["explain", "some-run"]):
+        result = headway(*arguments, "--json", folder=folder)
+        error = json.loads(result.err)["error"]
+        assert (result.code, result.out, error["code"]) == (2, "", "schema_mismatch")
+    result = headway("doctor", "--json", folder=folder, HEADWAY_DURABILTY="power")
+    assert json.loads(result.err)["error"]["code"] == "configuration_error"

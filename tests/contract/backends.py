@@ -1,4 +1,4 @@
-"""The places where the contract must hold: each an empty headway database, new for every test."""
+"""The databases on which the contract must hold: each is empty and new for every test."""
 
 import asyncio
 import shutil
@@ -36,22 +36,22 @@ BACKENDS: Final = (
     "postgres-several",
     "mariadb-several",
 )
-# What a new database holds, and nothing else. The epoch stays: it never goes back.
+# The statements restore the rows of a new database. The epoch stays: it never decreases.
 EMPTY: Final = (
     *(f"DELETE FROM {table.name}" for table in metadata.sorted_tables if table is not stream),  # noqa: S608
     *(
         f"INSERT INTO {lanes.name} (name, max_concurrent, is_paused, revision, is_set_by_hand)"  # noqa: S608
         f" VALUES ('{name}', {limit}, 0, 0, 0)"
         for name, limit in DEFAULT_LIMITS.items()
-        if name != FLOW_LANE  # Made when the first task is.
+        if name != FLOW_LANE  # Created with the first task.
     ),
     "UPDATE stream SET seq = 0, pruned_seq = 0",
 )
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """A database with the schema and no runs, by the addresses under which it is found."""
+class DatabaseTarget:
+    """A database with the schema and no runs, by the URLs that lead to it."""
 
     backend: str
     urls: Sequence[str]
@@ -66,8 +66,8 @@ class Place:
 
 
 @asynccontextmanager
-async def opened(place: Place, clock: FakeClock) -> AsyncIterator[SqlStore]:
-    store = await open_store(place.urls, now=clock)
+async def open_target(target: DatabaseTarget, clock: FakeClock) -> AsyncIterator[SqlStore]:
+    store = await open_store(target.urls, now=clock)
     try:
         yield store
     finally:
@@ -75,17 +75,19 @@ async def opened(place: Place, clock: FakeClock) -> AsyncIterator[SqlStore]:
 
 
 @asynccontextmanager
-async def opened_beside(store: SqlStore, place: Place, clock: FakeClock) -> AsyncIterator[SqlStore]:
-    """A second store on the same database, with a writer of its own: another process, nearly.
+async def open_second_store(
+    store: SqlStore, target: DatabaseTarget, clock: FakeClock
+) -> AsyncIterator[SqlStore]:
+    """Open a second store on the same database with its own writer, as another process does.
 
-    What is in memory cannot be opened twice: there the two share the database and its one
-    connection, as the readers do.
+    A database in memory cannot be opened twice. There the two stores share the database and
+    its one connection, as the readers do.
     """
-    if not place.is_memory:
-        async with opened(place, clock) as another:
-            yield another
+    if not target.is_memory:
+        async with open_target(target, clock) as second:
+            yield second
         return
-    (address,) = parse_addresses(place.urls)
+    (address,) = parse_addresses(target.urls)
     listeners = Listeners()
     writer = Writer(
         writer_id=str(uuid4()),
@@ -101,9 +103,9 @@ async def opened_beside(store: SqlStore, place: Place, clock: FakeClock) -> Asyn
 
 
 @asynccontextmanager
-async def linked(store: SqlStore, place: Place) -> AsyncIterator[Link]:
-    """A connection as writers have it, for tests that take a batch apart."""
-    address = parse_addresses(place.urls)[0]
+async def open_link(store: SqlStore, target: DatabaseTarget) -> AsyncIterator[Link]:
+    """Open a connection as writers use it, for tests that execute the parts of a batch."""
+    address = parse_addresses(target.urls)[0]
     link = await create_link_source(store._database, address).connect()
     try:
         yield link
@@ -113,33 +115,35 @@ async def linked(store: SqlStore, place: Place) -> AsyncIterator[Link]:
 
 
 @contextmanager
-def database_on(server: PostgresServer | MariaDBServer) -> Iterator[str]:
-    """A database with the schema; its name."""
+def open_database(server: PostgresServer | MariaDBServer) -> Iterator[str]:
+    """Create a database with the schema, and yield its name."""
     name = f"contract_{uuid4().hex[:12]}"
     server.create_database(name)
     try:
-        run_apart(lambda: upgrade(server.url(name)))
+        run_in_thread(lambda: upgrade(server.url(name)))
         yield name
     finally:
         server.drop_database(name)
 
 
 @contextmanager
-def url_on(backend: str, request: pytest.FixtureRequest, *, name: str = "headway") -> Iterator[str]:
-    """The address of a database with the schema, as programs are given it."""
+def open_database_url(
+    backend: str, request: pytest.FixtureRequest, *, name: str = "headway"
+) -> Iterator[str]:
+    """Create a database with the schema, and yield its URL."""
     if backend == "sqlite":
         path = request.getfixturevalue("tmp_path") / f"{name}.db"
         shutil.copy(request.getfixturevalue("upgraded_file"), path)
         yield f"sqlite:///{path}"
         return
     server: PostgresServer | MariaDBServer = request.getfixturevalue(f"{backend}_server")
-    with database_on(server) as database:
+    with open_database(server) as database:
         yield server.url(database)
 
 
 @contextmanager
 def closed_port() -> Iterator[int]:
-    """A port that refuses connections, and that nobody else can take meanwhile."""
+    """Yield a port that refuses connections and that no other process can bind."""
     with socket.socket() as bound:
         bound.bind(("127.0.0.1", 0))
         yield bound.getsockname()[1]
@@ -154,21 +158,21 @@ async def upgrade(*urls: str) -> str:
         await database.close()
 
 
-def empty(server: PostgresServer | MariaDBServer, name: str) -> None:
+def empty_database(server: PostgresServer | MariaDBServer, name: str) -> None:
     if isinstance(server, PostgresServer):
         server.execute(f"DO $$ BEGIN {'; '.join(EMPTY)}; END $$", database=name)
     else:
         server.execute(f"USE {name}", *EMPTY)
 
 
-def run_apart(main: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
-    """Run a coroutine to its end from plain code, wherever that is called from."""
+def run_in_thread(main: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
+    """Run a coroutine in a thread of its own, with or without a running event loop."""
     with ThreadPoolExecutor(max_workers=1) as pool:
         return pool.submit(lambda: asyncio.run(main())).result()
 
 
 async def read_all(store: SqlStore) -> dict[str, list[tuple[Any, ...]]]:
-    """Every row of every table but the writers' own: what "nothing has changed" means."""
+    """Return every row of every table except `writers`, to check that nothing changed."""
     async with store._database.open_snapshot() as connection:
         return {
             table.name: [

@@ -1,4 +1,4 @@
-"""A store on every backend, on a clock that the test moves."""
+"""Fixtures with a store on every backend, on a clock that the test moves."""
 
 import shutil
 from collections.abc import AsyncIterator, Iterator
@@ -10,13 +10,13 @@ from headway.adapters.sql.sql_store import SqlStore
 from headway.testing import FakeClock
 from tests.contract.backends import (
     BACKENDS,
-    Place,
+    DatabaseTarget,
     closed_port,
-    database_on,
-    empty,
-    opened,
-    opened_beside,
-    run_apart,
+    empty_database,
+    open_database,
+    open_second_store,
+    open_target,
+    run_in_thread,
     upgrade,
 )
 from tests.servers import MariaDBServer, PostgresServer
@@ -29,21 +29,21 @@ def backend(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture(scope="session")
 def new_sqlite_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """To copy from: to run the migrations for every test would take longer than the tests."""
+    """Return a file to copy, because migrating for every test would take longer than the tests."""
     path = tmp_path_factory.mktemp("sqlite") / "new.db"
-    run_apart(lambda: upgrade(f"sqlite:///{path}"))
+    run_in_thread(lambda: upgrade(f"sqlite:///{path}"))
     return path
 
 
 @pytest.fixture(scope="session")
 def postgres_database(postgres_server: PostgresServer) -> Iterator[str]:
-    with database_on(postgres_server) as name:
+    with open_database(postgres_server) as name:
         yield name
 
 
 @pytest.fixture(scope="session")
 def mariadb_database(mariadb_server: MariaDBServer) -> Iterator[str]:
-    with database_on(mariadb_server) as name:
+    with open_database(mariadb_server) as name:
         yield name
 
 
@@ -54,22 +54,22 @@ def dead_port() -> Iterator[int]:
 
 
 @pytest.fixture
-def place(backend: str, request: pytest.FixtureRequest, tmp_path: Path) -> Place:
+def target(backend: str, request: pytest.FixtureRequest, tmp_path: Path) -> DatabaseTarget:
     family, _, kind = backend.partition("-")
     if kind == "memory":
-        return Place(backend, ["sqlite:///:memory:"])
+        return DatabaseTarget(backend, ["sqlite:///:memory:"])
     if family == "sqlite":
         path = tmp_path / "headway.db"
         shutil.copy(request.getfixturevalue("new_sqlite_file"), path)
-        return Place(backend, [f"sqlite:///{path}"])
+        return DatabaseTarget(backend, [f"sqlite:///{path}"])
     server: PostgresServer | MariaDBServer = request.getfixturevalue(f"{family}_server")
     name: str = request.getfixturevalue(f"{family}_database")
-    empty(server, name)
+    empty_database(server, name)
     url = server.url(name)
     if kind == "several":
         dead_url = url.replace(f":{server.port}/", f":{request.getfixturevalue('dead_port')}/")
-        return Place(backend, [dead_url, url])
-    return Place(backend, [url])
+        return DatabaseTarget(backend, [dead_url, url])
+    return DatabaseTarget(backend, [url])
 
 
 @pytest.fixture
@@ -78,12 +78,14 @@ def clock() -> FakeClock:
 
 
 @pytest.fixture
-async def store(place: Place, clock: FakeClock) -> AsyncIterator[SqlStore]:
-    async with opened(place, clock) as opened_store:
+async def store(target: DatabaseTarget, clock: FakeClock) -> AsyncIterator[SqlStore]:
+    async with open_target(target, clock) as opened_store:
         yield opened_store
 
 
 @pytest.fixture
-async def another_store(store: SqlStore, place: Place, clock: FakeClock) -> AsyncIterator[SqlStore]:
-    async with opened_beside(store, place, clock) as opened_store:
+async def another_store(
+    store: SqlStore, target: DatabaseTarget, clock: FakeClock
+) -> AsyncIterator[SqlStore]:
+    async with open_second_store(store, target, clock) as opened_store:
         yield opened_store

@@ -7,17 +7,17 @@ from typing import Any
 import pytest
 
 from headway.adapters.sql.sql_store import SqlStore
-from headway.core.command.admin.set_lane import (
+from headway.core.command.admin.lane_limits import (
     LIMIT_MAX,
     ConfiguredLane,
     ConfigureLanes,
     ProposeLimit,
 )
-from headway.core.command.admin.set_lane import SetLane as Set
+from headway.core.command.admin.lane_limits import SetLane as Set
 from headway.core.errors import InvalidInput
 from headway.core.ids import LaneName
 from headway.testing import a_claim
-from tests.contract.scenes import claimed, events, instance, lane_view, submitted
+from tests.contract.scenes import claim_runs, read_events, read_lane, register_instance, submit_run
 
 MAIN = LaneName("main")
 
@@ -26,25 +26,25 @@ def configuration(**limits: Any) -> ConfigureLanes:
     return ConfigureLanes(tuple((LaneName(name), limit) for name, limit in limits.items()))
 
 
-async def limit_of(store: SqlStore, name: str = "main") -> int:
-    return (await lane_view(store, LaneName(name))).lane.max_concurrent
+async def read_limit(store: SqlStore, name: str = "main") -> int:
+    return (await read_lane(store, LaneName(name))).lane.max_concurrent
 
 
 @pytest.mark.proves("R3.10")
 async def test_configured_limits_are_applied_once_and_their_events_name_the_configuration(
     store: SqlStore,
 ) -> None:
-    wanted = configuration(main=5, new=2)
+    command = configuration(main=5, new=2)
     expected = ConfiguredLane(MAIN, 3, 5), ConfiguredLane(LaneName("new"), 1, 2)
-    assert await store.apply(wanted) == expected
-    assert (await limit_of(store), await limit_of(store, "new")) == (5, 2)
-    payloads = [json.loads(event.payload) for event in await events(store)]
-    assert [(one["max_concurrent"], one["by"]) for one in payloads] == [
+    assert await store.apply(command) == expected
+    assert (await read_limit(store), await read_limit(store, "new")) == (5, 2)
+    payloads = [json.loads(event.payload) for event in await read_events(store)]
+    assert [(payload["max_concurrent"], payload["by"]) for payload in payloads] == [
         (5, "configuration"),
         (2, "configuration"),
     ]
-    assert await store.apply(wanted) == ()
-    assert len(await events(store)) == 2
+    assert await store.apply(command) == ()
+    assert len(await read_events(store)) == 2
 
 
 @pytest.mark.proves("R3.10")
@@ -54,16 +54,16 @@ async def test_limit_that_a_person_sets_stays_until_the_configured_one_changes(
     await store.apply(configuration(main=5))
     await store.apply(Set(name=MAIN, max_concurrent=9))
     assert await store.apply(configuration(main=5)) == ()
-    assert await limit_of(store) == 9
+    assert await read_limit(store) == 9
     assert await store.apply(configuration(main=4)) == (ConfiguredLane(MAIN, 9, 4),)
-    assert await limit_of(store) == 4
+    assert await read_limit(store) == 4
 
 
 @pytest.mark.proves("R3.10")
 async def test_lane_that_the_configuration_no_longer_names_keeps_its_limit(store: SqlStore) -> None:
     await store.apply(configuration(main=5, cron=2))
     assert await store.apply(configuration(cron=2)) == ()
-    assert await limit_of(store) == 5
+    assert await read_limit(store) == 5
 
 
 @pytest.mark.proves("R3.10")
@@ -80,20 +80,20 @@ async def test_instances_with_the_same_configuration_change_a_lane_once(
 ) -> None:
     for number in range(5):
         lane = LaneName(f"lane-{number}")
-        wanted = ConfigureLanes(((MAIN, 10 + number), (lane, 7)))
-        answers = await asyncio.gather(store.apply(wanted), another_store.apply(wanted))
+        command = ConfigureLanes(((MAIN, 10 + number), (lane, 7)))
+        answers = await asyncio.gather(store.apply(command), another_store.apply(command))
         assert sorted(map(len, answers)) == [0, 2]
-        view = await lane_view(store, lane)
+        view = await read_lane(store, lane)
         assert (view.lane.max_concurrent, view.lane.revision) == (7, 1)
 
 
 @pytest.mark.proves("R3.10")
 async def test_raised_limit_lets_waiting_runs_start_at_once(store: SqlStore) -> None:
-    run_ids = [await submitted(store, f"key-{number}") for number in range(5)]
-    holder = await instance(store)
-    await claimed(store, a_claim(holder, count=9))
+    run_ids = [await submit_run(store, f"key-{number}") for number in range(5)]
+    holder = await register_instance(store)
+    await claim_runs(store, a_claim(holder, count=9))
     await store.apply(configuration(main=4))
-    assert [one.run_id for one in await claimed(store, a_claim(holder, count=9))] == run_ids[3:4]
+    assert [run.run_id for run in await claim_runs(store, a_claim(holder, count=9))] == run_ids[3:4]
 
 
 @pytest.mark.proves("R3.4", "R3.12")

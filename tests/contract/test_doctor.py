@@ -1,4 +1,4 @@
-"""The doctor: silent on whatever the store itself has written, and not on anything else."""
+"""The doctor finds nothing in the store's own writes, and finds every corruption."""
 
 import pytest
 import sqlalchemy as sa
@@ -21,33 +21,33 @@ from headway.services.upkeep import examination as doctor
 from headway.services.upkeep.examination import TOLERANCE_S, DoctorProgress
 from headway.testing import FakeClock, claim_of
 from tests.contract.backends import read_all
-from tests.contract.examined import change, findings, plant, set_scene, violations
+from tests.contract.doctor_scene import build_scene, change, findings, violations, write_directly
 from tests.contract.scenes import (
-    claimed_one,
-    given,
-    instance,
-    lane_view,
-    orphaned,
+    bring_run_to,
+    claim_run,
+    orphan_run,
     raise_limit,
-    running,
-    submitted,
+    read_lane,
+    register_instance,
+    start_run,
+    submit_run,
 )
 
 
 @pytest.mark.parametrize("status", RunStatus, ids=str)
-async def test_all_is_well_wherever_a_run_is(
+async def test_no_finding_in_any_state_of_a_run(
     store: SqlStore, clock: FakeClock, status: RunStatus
 ) -> None:
-    await given(store, clock, status)
+    await bring_run_to(store, clock, status)
     assert await findings(store, clock) == []
 
 
-async def test_all_is_well_on_a_busy_database_which_is_left_as_it_is(
+async def test_no_finding_on_a_busy_database_which_stays_unchanged(
     store: SqlStore, clock: FakeClock
 ) -> None:
-    scene = await set_scene(store)
-    await orphaned(store, scene.running)
-    await submitted(store, "ann", on_conflict=OnConflict.REPLACE)
+    scene = await build_scene(store)
+    await orphan_run(store, scene.running)
+    await submit_run(store, "ann", on_conflict=OnConflict.REPLACE)
     before = await read_all(store)
     checked = DoctorProgress()
     assert await findings(store, clock, checked) == []
@@ -58,115 +58,121 @@ async def test_all_is_well_on_a_busy_database_which_is_left_as_it_is(
 
 
 @pytest.mark.proves("I14")
-async def test_of_what_was_pruned_nothing_is_missed(store: SqlStore, clock: FakeClock) -> None:
-    await set_scene(store)
+async def test_pruned_rows_are_not_reported_as_missing(store: SqlStore, clock: FakeClock) -> None:
+    await build_scene(store)
     (row,) = (await read_all(store))["stream"]
     for up_to_seq in range(1, row[3] + 1):
         await store.apply(PruneEvents(up_to_seq))
         assert await findings(store, clock) == []
-    # Nor of what is pruned while the doctor looks.
+    # The same holds for rows that are pruned while the doctor reads.
     page = await SqlDoctorReader(store._database).event_page(after_seq=0, limit=10)
     assert (page.after_seq, page.up_to_seq, page.seqs) == (row[3], row[3], None)
 
 
 @pytest.mark.proves("I12")
-async def test_a_broken_path_of_states_is_named(store: SqlStore, clock: FakeClock) -> None:
-    scene = await set_scene(store)
+async def test_invalid_sequence_of_states_is_reported(store: SqlStore, clock: FakeClock) -> None:
+    scene = await build_scene(store)
     start = [events.c.run_id == scene.running, events.c.run_seq == 2]
-    for payload, words in (
-        ('{"from":"queued","to":"succeeded"}', "queued to succeeded is no move from there"),
-        ('{"from":"cancelling","to":"canceled"}', "cancelling to canceled is no move from there"),
-        ('{"from":null,"to":"queued"}', "nothing to queued is no move from there"),
-        ("{}", "cannot be read"),
+    for payload, fragment in (
+        (
+            '{"from":"queued","to":"succeeded"}',
+            "queued to succeeded is not an allowed transition there",
+        ),
+        (
+            '{"from":"cancelling","to":"canceled"}',
+            "cancelling to canceled is not an allowed transition there",
+        ),
+        ('{"from":null,"to":"queued"}', "nothing to queued is not an allowed transition there"),
+        ("{}", "cannot be parsed"),
         ('{"from":"queued","to":"canceled"}', "is running, but its events end at canceled"),
     ):
-        await plant(store, change(events, start, payload=payload))
-        ((promise, place, sentence),) = await violations(store, clock)
+        await write_directly(store, change(events, start, payload=payload))
+        ((promise, subject, sentence),) = await violations(store, clock)
         assert promise == "I12"
-        assert place.startswith(f"run {scene.running}")
-        assert words in sentence
+        assert subject.startswith(f"run {scene.running}")
+        assert fragment in sentence
 
 
 @pytest.mark.proves("I13")
-async def test_an_event_that_is_missing_is_named_in_the_stream_and_in_its_run(
+async def test_missing_event_is_reported_in_the_stream_and_in_its_run(
     store: SqlStore, clock: FakeClock
 ) -> None:
-    scene = await set_scene(store)
+    scene = await build_scene(store)
     progress = [events.c.run_id == scene.running, events.c.run_seq == 3]
     async with store._database.open_session() as session:
         seq = await session.scalar(sa.select(events.c.seq).where(*progress))
-    await plant(store, sa.delete(events).where(*progress))
-    found = [(promise, place) for promise, place, _ in await violations(store, clock)]
-    assert found == [("I13", f"event {seq}"), ("I13", f"run {scene.running}")]
+    await write_directly(store, sa.delete(events).where(*progress))
+    reported = [(promise, subject) for promise, subject, _ in await violations(store, clock)]
+    assert reported == [("I13", f"event {seq}"), ("I13", f"run {scene.running}")]
 
 
 @pytest.mark.proves("I13")
-async def test_a_gap_is_named_once_however_wide(store: SqlStore, clock: FakeClock) -> None:
-    await set_scene(store)
+async def test_gap_of_any_width_is_reported_once(store: SqlStore, clock: FakeClock) -> None:
+    await build_scene(store)
     ((*_, seq, _),) = (await read_all(store))["stream"]
-    await plant(store, change(stream, seq=seq + 3))
+    await write_directly(store, change(stream, seq=seq + 3))
     sentence = "missing: the stream has a gap (3 events)"
     assert await violations(store, clock) == [("I13", f"events {seq + 1} to {seq + 3}", sentence)]
 
 
 @pytest.mark.proves("I13")
-async def test_an_event_outside_the_stream_is_named(store: SqlStore, clock: FakeClock) -> None:
-    await set_scene(store)
+async def test_event_outside_the_stream_is_reported(store: SqlStore, clock: FakeClock) -> None:
+    await build_scene(store)
     ((*_, seq, _),) = (await read_all(store))["stream"]
     row = {"seq": seq + 5, "type": EventType.LOG.value, "payload": "{}", "at": clock()}
-    await plant(store, sa.insert(events).values(row), change(stream, pruned_seq=2))
-    found = [(promise, place) for promise, place, _ in await violations(store, clock)]
-    assert found == [("I13", "event 1"), ("I13", f"event {seq + 5}")]
+    await write_directly(store, sa.insert(events).values(row), change(stream, pruned_seq=2))
+    reported = [(promise, subject) for promise, subject, _ in await violations(store, clock)]
+    assert reported == [("I13", "event 1"), ("I13", f"event {seq + 5}")]
 
 
 @pytest.mark.proves("I3")
-async def test_a_key_without_a_head_is_named_by_those_that_wait_for_it(
+async def test_key_without_a_head_is_reported_for_its_waiting_runs(
     store: SqlStore, clock: FakeClock
 ) -> None:
-    scene = await set_scene(store)
-    behind = await submitted(store, "parked", on_conflict=OnConflict.ENQUEUE)
-    await plant(store, change(runs, [runs.c.id == scene.parked], head_key=None))
-    found = {place: sentence for _, place, sentence in await violations(store, clock)}
-    assert found[f"run {behind}"] == "key 'parked' has active runs, but no head"
-    assert set(found) == {f"run {behind}", f"run {scene.parked}"}
+    scene = await build_scene(store)
+    behind = await submit_run(store, "parked", on_conflict=OnConflict.ENQUEUE)
+    await write_directly(store, change(runs, [runs.c.id == scene.parked], head_key=None))
+    reported = {subject: sentence for _, subject, sentence in await violations(store, clock)}
+    assert reported[f"run {behind}"] == "key 'parked' has active runs, but no head"
+    assert set(reported) == {f"run {behind}", f"run {scene.parked}"}
 
 
 @pytest.mark.proves("I3")
-async def test_a_message_that_nobody_counted_is_named(store: SqlStore, clock: FakeClock) -> None:
-    scene = await set_scene(store)
+async def test_uncounted_message_is_reported(store: SqlStore, clock: FakeClock) -> None:
+    scene = await build_scene(store)
     message = {"run_id": scene.ready, "seq": 1, "kind": "message", "payload": "1", "by": ""}
-    await plant(store, sa.insert(inbox).values(message | {"at": clock()}))
+    await write_directly(store, sa.insert(inbox).values(message | {"at": clock()}))
     assert await violations(store, clock) == [
-        ("I3", f"run {scene.ready}", "it says that 0 messages are unread, but there are 1")
+        ("I3", f"run {scene.ready}", "its unread count is 0, but its inbox has 1 unread items")
     ]
 
 
 @pytest.mark.proves("I9")
-async def test_a_run_that_overtakes_another_of_its_key_is_named(
+async def test_run_that_overtakes_another_of_its_key_is_reported(
     store: SqlStore, clock: FakeClock
 ) -> None:
-    first = await submitted(store, "eve")
-    never = await submitted(store, "eve", on_conflict=OnConflict.ENQUEUE)
-    second = await submitted(store, "eve", on_conflict=OnConflict.ENQUEUE)
+    first = await submit_run(store, "eve")
+    never = await submit_run(store, "eve", on_conflict=OnConflict.ENQUEUE)
+    second = await submit_run(store, "eve", on_conflict=OnConflict.ENQUEUE)
     await store.apply(RequestCancel(run_id=never))
     behind, ready = int(QueueRank.BEHIND), int(QueueRank.READY)
     back = {"head_key": None, "waiting_key": "eve", "queue_rank": behind, "ready_seq": None}
     front = {"head_key": "eve", "waiting_key": None, "queue_rank": ready, "ready_seq": 1}
-    await plant(
+    await write_directly(
         store,
         change(runs, [runs.c.id == first], **back),
         change(runs, [runs.c.id == second], **front),
     )
     assert await violations(store, clock) == [
-        ("I9", f"run {first}", "a later run of key 'eve' is to start before it")
+        ("I9", f"run {first}", "a later run of key 'eve' is ahead of it")
     ]
-    one = await claimed_one(store, await instance(store))
+    run = await claim_run(store, await register_instance(store))
     started = [("I9", f"run {second}", "it started before an earlier run of key 'eve'")]
     assert await violations(store, clock) == started
-    # Whatever comes after does not mend it: first with the earlier run ready, then started too.
-    await store.apply(Complete(claim_of(one)))
+    # Later changes do not remove the finding: first the earlier run is ready, then started.
+    await store.apply(Complete(claim_of(run)))
     assert await violations(store, clock) == started
-    await claimed_one(store, await instance(store))
+    await claim_run(store, await register_instance(store))
     assert await violations(store, clock) == started
 
 
@@ -174,88 +180,88 @@ async def test_a_run_that_overtakes_another_of_its_key_is_named(
 async def test_more_slots_than_the_limit_are_a_violation_unless_it_was_lowered(
     store: SqlStore, clock: FakeClock
 ) -> None:
-    holder = await instance(store)
+    holder = await register_instance(store)
     for number in range(3):
-        await running(store, f"key-{number}", by=holder)
+        await start_run(store, f"key-{number}", by=holder)
     sentence = "3 slots are held, and the limit is 2"
-    await plant(store, change(lanes, [lanes.c.name == "main"], max_concurrent=2))
+    await write_directly(store, change(lanes, [lanes.c.name == "main"], max_concurrent=2))
     assert await violations(store, clock) == [
         ("I5", "lane 'main'", sentence),
         ("I5", "lane 'main', event 6", "3 slots were held after it, and the limit was 2"),
     ]
     await raise_limit(store, 2)
-    (found,) = await findings(store, clock)
-    assert (found.severity, found.promise) == (Severity.NOTE, "I5")
-    assert found.sentence.startswith(f"{sentence}: it was lowered")
+    (reported,) = await findings(store, clock)
+    assert (reported.severity, reported.promise) == (Severity.NOTE, "I5")
+    assert reported.sentence.startswith(f"{sentence}: it was lowered")
 
 
 @pytest.mark.proves("I5")
-async def test_a_slot_that_was_given_above_the_limit_is_a_violation(
+async def test_slot_granted_above_the_limit_is_a_violation(
     store: SqlStore, clock: FakeClock
 ) -> None:
     await raise_limit(store, 4)
-    holder = await instance(store)
+    holder = await register_instance(store)
     for number in range(4):
-        await running(store, f"key-{number}", by=holder)
-    assert (await lane_view(store)).held_count == 4
-    await raise_limit(store, 4, lane="cron")  # Another lane's change excuses nothing.
-    await plant(store, change(lanes, [lanes.c.name == "main"], max_concurrent=3))
+        await start_run(store, f"key-{number}", by=holder)
+    assert (await read_lane(store)).held_count == 4
+    await raise_limit(store, 4, lane="cron")  # A change of another lane is no excuse.
+    await write_directly(store, change(lanes, [lanes.c.name == "main"], max_concurrent=3))
     assert await violations(store, clock) == [
         ("I5", "lane 'main'", "4 slots are held, and the limit is 3")
     ]
 
 
 @pytest.mark.proves("I5")
-async def test_a_limit_broken_for_a_moment_is_found_in_the_stream(
+async def test_limit_exceeded_for_a_moment_is_found_in_the_stream(
     store: SqlStore, clock: FakeClock
 ) -> None:
-    """Afterwards the rows look right: only the replay of the events shows the fourth slot."""
+    """Afterwards the rows are right. Only the replay of the events shows the fourth slot."""
     main = [lanes.c.name == "main"]
-    holder = await instance(store)
-    await plant(store, change(lanes, main, max_concurrent=4))
-    claims = [await running(store, f"key-{number}", by=holder) for number in range(4)]
+    holder = await register_instance(store)
+    await write_directly(store, change(lanes, main, max_concurrent=4))
+    claims = [await start_run(store, f"key-{number}", by=holder) for number in range(4)]
     await store.apply(RequestCancel(run_id=claims[0].run_id))
-    await plant(store, change(lanes, main, max_concurrent=3))
+    await write_directly(store, change(lanes, main, max_concurrent=3))
     for claim in claims[:2]:
         await store.apply(Complete(claim_of(claim)))
-    assert (await lane_view(store)).held_count == 2
+    assert (await read_lane(store)).held_count == 2
     assert await violations(store, clock) == [
         ("I5", "lane 'main', event 8", "4 slots were held after it, and the limit was 3")
     ]
 
 
 @pytest.mark.proves("I8")
-async def test_a_run_held_by_an_instance_that_is_unknown_is_named(
+async def test_run_held_by_an_unknown_instance_is_reported(
     store: SqlStore, clock: FakeClock
 ) -> None:
-    one = await running(store)
-    await plant(store, sa.delete(instances))
-    ((promise, place, sentence),) = await violations(store, clock)
-    assert (promise, place) == ("I8", f"run {one.run_id}")
+    run = await start_run(store)
+    await write_directly(store, sa.delete(instances))
+    ((promise, subject, sentence),) = await violations(store, clock)
+    assert (promise, subject) == ("I8", f"run {run.run_id}")
     assert sentence.endswith("which is unknown")
 
 
 @pytest.mark.proves("I8")
 @pytest.mark.parametrize("weight", Severity, ids=str)
-async def test_what_is_late_is_a_violation_only_when_somebody_was_there_to_see_to_it(
+async def test_overdue_run_is_a_violation_only_if_an_instance_could_have_handled_it(
     store: SqlStore, clock: FakeClock, weight: Severity
 ) -> None:
-    gone, dead = await instance(store, ttl_s=10), await instance(store)
+    expired, dead = await register_instance(store, ttl_s=10), await register_instance(store)
     await store.apply(DeclareDead(dead, is_proven=True))
     if weight is Severity.VIOLATION:
-        await instance(store)
-    held = await running(store, "held", by=gone)
-    parked = await running(store, "parked", by=gone)
+        await register_instance(store)
+    held = await start_run(store, "held", by=expired)
+    parked = await start_run(store, "parked", by=expired)
     await store.apply(Park(claim_of(parked), wake_at=add_seconds(clock(), seconds=10)))
-    cancelling = await running(store, "cancelling", by=gone)
+    cancelling = await start_run(store, "cancelling", by=expired)
     await store.apply(RequestCancel(run_id=cancelling.run_id, grace_s=10))
     clock.advance(10 + TOLERANCE_S - 0.001)
     assert await findings(store, clock) == []
-    await instance(store)  # Who has only just come is not to blame.
+    await register_instance(store)  # An instance that registered just now is not responsible.
     clock.advance(0.001)
-    found = await findings(store, clock)
-    assert {finding.severity for finding in found} == {weight}
-    assert {(finding.promise, finding.subject) for finding in found} == {
+    reported = await findings(store, clock)
+    assert {finding.severity for finding in reported} == {weight}
+    assert {(finding.promise, finding.subject) for finding in reported} == {
         ("I8", f"run {held.run_id}"),
         ("I18", f"run {parked.run_id}"),
         ("I8", f"run {cancelling.run_id}"),
@@ -264,36 +270,36 @@ async def test_what_is_late_is_a_violation_only_when_somebody_was_there_to_see_t
 
 
 @pytest.mark.proves("I19")
-async def test_it_reads_in_pages_and_sees_to_the_end_of_each(
+async def test_doctor_reads_every_page_to_its_end(
     store: SqlStore, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(doctor, "RUN_COUNT_MAX", 2)
     monkeypatch.setattr(doctor, "EVENT_COUNT_MAX", 3)
-    await set_scene(store)
-    last = await submitted(store, "last", job="fetch")
+    await build_scene(store)
+    last = await submit_run(store, "last", job="fetch")
     checked = DoctorProgress()
     assert await findings(store, clock, checked) == []
     ((*_, seq, _),) = (await read_all(store))["stream"]
     assert (checked.run_count, checked.event_count) == (7, seq)
-    await plant(store, change(runs, [runs.c.id == last], unread_count=1))
-    await plant(store, sa.delete(events).where(events.c.run_id == last))
-    places = {place for _, place, _ in await violations(store, clock)}
-    assert places == {f"run {last}", f"event {seq}"}
+    await write_directly(store, change(runs, [runs.c.id == last], unread_count=1))
+    await write_directly(store, sa.delete(events).where(events.c.run_id == last))
+    subjects = {subject for _, subject, _ in await violations(store, clock)}
+    assert subjects == {f"run {last}", f"event {seq}"}
 
 
 @pytest.mark.proves("I21")
-async def test_servers_that_fell_silent_are_noted_with_the_way_back_if_none_is_alive(
+async def test_silent_servers_are_noted_with_the_remedy_if_none_is_alive(
     store: SqlStore, clock: FakeClock
 ) -> None:
-    silent = await instance(store, ttl_s=5)
+    silent = await register_instance(store, ttl_s=5)
     assert await findings(store, clock) == []
     clock.advance(TOLERANCE_S + 6)
-    (found,) = await findings(store, clock)
-    assert (found.severity, found.promise, found.subject) == (
+    (reported,) = await findings(store, clock)
+    assert (reported.severity, reported.promise, reported.subject) == (
         Severity.NOTE,
         "I21",
         f"instance {silent}",
     )
-    assert "headway db accept-primary" in found.sentence
-    await instance(store)
+    assert "headway db accept-primary" in reported.sentence
+    await register_instance(store)
     assert await findings(store, clock) == []

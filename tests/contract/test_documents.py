@@ -1,4 +1,4 @@
-"""What goes in comes out unchanged on every backend, or none takes it (I15)."""
+"""Every backend returns a document unchanged, or all backends refuse it (I15)."""
 
 import json
 import math
@@ -9,8 +9,8 @@ import pytest
 
 from headway.adapters.sql.sql_store import SqlStore
 from headway.core.batch_state import SavedKey
+from headway.core.command.admin.lane_limits import SetLane
 from headway.core.command.admin.save_key import DeleteKey, SaveKey
-from headway.core.command.admin.set_lane import SetLane
 from headway.core.command.run.cancel import RequestCancel
 from headway.core.command.run.inbox import ConsumeInbox
 from headway.core.command.run.report import AppendEvents, JobEvent, SaveCheckpoint, SaveProgress
@@ -23,14 +23,14 @@ from headway.core.run.run import Claim
 from headway.ports.run_reader import RunFilter
 from headway.testing import FakeClock, a_claim, a_message, a_submit, claim_of, document
 from tests.contract.scenes import (
-    claimed,
-    claimed_one,
-    events,
-    instance,
+    claim_run,
+    claim_runs,
     raise_limit,
-    record,
-    running,
-    submitted,
+    read_events,
+    read_record,
+    register_instance,
+    start_run,
+    submit_run,
 )
 
 
@@ -60,54 +60,54 @@ AWKWARD: list[Any] = [
 
 
 @pytest.mark.proves("I15")
-async def test_awkward_documents_come_back_unchanged_from_everywhere(
+async def test_awkward_documents_come_back_unchanged_from_every_column(
     store: SqlStore,
 ) -> None:
-    """From all the places that hold one: each goes through its own column and statement."""
+    """Each field that holds a document has its own column and statement."""
     await raise_limit(store, 1000)
-    holder = await instance(store)
+    holder = await register_instance(store)
     for number, value in enumerate(AWKWARD):
         text = document(value)
         assert json.loads(text) == value
         key = f"key-{number}"
         saved = await store.apply(SaveKey(key=Key(key), job="mirror", params=text))
         assert isinstance(saved, SavedKey)
-        one = await running(store, key, by=holder, params=value)
-        claim = claim_of(one)
+        run = await start_run(store, key, by=holder, params=value)
+        claim = claim_of(run)
         await store.apply(SaveProgress(claim, text))
         await store.apply(SaveCheckpoint(claim, text))
         await store.apply(AppendEvents(claim, (JobEvent("run_log", text),)))
-        await store.apply(a_message(one.run_id, value))
+        await store.apply(a_message(run.run_id, value))
         items = await store.apply(ConsumeInbox(claim))
         assert items is not None
         await store.apply(Fail(claim, text) if number % 2 else Complete(claim, text))
-        kept = await record(store, one.run_id)
-        assert one.params == kept.params == kept.progress == kept.checkpoint == text
-        assert (kept.error if number % 2 else kept.result) == text
+        stored = await read_record(store, run.run_id)
+        assert run.params == stored.params == stored.progress == stored.checkpoint == text
+        assert (stored.error if number % 2 else stored.result) == text
         assert [item.payload for item in items] == [text]
-        assert [item.payload for item in await store.runs.inbox(one.run_id)] == [text]
-        told = {event.type: event.payload for event in await events(store, one.run_id)}
-        assert told["run_progress"] == told["run_log"] == text
+        assert [item.payload for item in await store.runs.inbox(run.run_id)] == [text]
+        reported = {event.type: event.payload for event in await read_events(store, run.run_id)}
+        assert reported["run_progress"] == reported["run_log"] == text
         if number % 2:
-            assert json.loads(told["run_state_changed"])["error"] == value
+            assert json.loads(reported["run_state_changed"])["error"] == value
     keys = {row.key: row.params async for row in store.runs.keys(limit=100)}
     assert keys == {f"key-{n}": document(value) for n, value in enumerate(AWKWARD)}
 
 
 @pytest.mark.proves("I15")
 @pytest.mark.parametrize("letter", ["x", "é", "🚂", "\\"])
-async def test_a_document_of_exactly_the_limit_is_kept(store: SqlStore, letter: str) -> None:
+async def test_document_of_exactly_the_limit_is_stored(store: SqlStore, letter: str) -> None:
     room = BYTE_COUNT_MAX - len('{"":""}')
     count, rest = divmod(room, len(json.dumps(letter, ensure_ascii=False).encode()) - 2)
     value = {"": letter * count + "x" * rest}
     text = document(value)
     assert len(text.encode()) == BYTE_COUNT_MAX
-    run_id = await submitted(store, params=value)
-    assert (await record(store, run_id)).params == text
-    one = await claimed_one(store, await instance(store))
-    assert one.params == text
-    await store.apply(Complete(claim_of(one), text))
-    assert (await record(store, run_id)).result == text
+    run_id = await submit_run(store, params=value)
+    assert (await read_record(store, run_id)).params == text
+    run = await claim_run(store, await register_instance(store))
+    assert run.params == text
+    await store.apply(Complete(claim_of(run), text))
+    assert (await read_record(store, run_id)).result == text
     with pytest.raises(InvalidInput, match=r"params: is 1,048,577 bytes; the limit is 1,048,576"):
         a_submit(params={"": value[""] + "x"})
 
@@ -136,12 +136,12 @@ UNSTORABLE: dict[str, tuple[Any, str]] = {
 
 
 @pytest.mark.proves("I15")
-@pytest.mark.parametrize("fault", UNSTORABLE)
-def test_what_cannot_be_kept_is_refused_by_the_name_of_its_place(fault: str) -> None:
-    value, place = UNSTORABLE[fault]
+@pytest.mark.parametrize("case", UNSTORABLE)
+def test_document_that_cannot_be_stored_is_refused_with_its_path(case: str) -> None:
+    value, path = UNSTORABLE[case]
     with pytest.raises(InvalidInput) as refused:
         encode_document(value, field="params")
-    assert refused.value.field.startswith(place)
+    assert refused.value.field.startswith(path)
     assert len(str(refused.value)) < 2_000
 
 
@@ -172,12 +172,12 @@ NAMED: dict[str, Callable[[Any], object]] = {
 
 
 @pytest.mark.proves("I15")
-@pytest.mark.parametrize("what", NAMED)
+@pytest.mark.parametrize("case", NAMED)
 @pytest.mark.parametrize("wrong", WRONG_NAMES)
-def test_a_name_that_no_database_could_keep_is_refused(what: str, wrong: str) -> None:
+def test_name_that_no_database_could_store_is_refused(case: str, wrong: str) -> None:
     with pytest.raises(InvalidInput) as refused:
-        NAMED[what](WRONG_NAMES[wrong])
-    assert refused.value.field == what.partition(" ")[0]
+        NAMED[case](WRONG_NAMES[wrong])
+    assert refused.value.field == case.partition(" ")[0]
 
 
 @pytest.mark.proves("I15")
@@ -187,7 +187,7 @@ def test_a_name_that_no_database_could_keep_is_refused(what: str, wrong: str) ->
     [lambda by: a_submit(by=by), lambda by: a_message(RunId("run"), by=by)],
     ids=["submit", "message"],
 )
-def test_who_did_it_is_refused_likewise(make: Callable[[str], object], wrong: str) -> None:
+def test_invalid_actor_is_refused(make: Callable[[str], object], wrong: str) -> None:
     with pytest.raises(InvalidInput) as refused:
         make(WRONG_NAMES[wrong])
     assert refused.value.field == "by"
@@ -202,11 +202,11 @@ TIMED: dict[str, Callable[[float], object]] = {
 
 @pytest.mark.proves("I15")
 @pytest.mark.parametrize("wrong", [-1.0, math.nan, math.inf, 1e300])
-@pytest.mark.parametrize("what", TIMED)
-def test_a_time_that_is_none_is_refused(what: str, wrong: float) -> None:
+@pytest.mark.parametrize("case", TIMED)
+def test_invalid_duration_is_refused(case: str, wrong: float) -> None:
     with pytest.raises(InvalidInput) as refused:
-        TIMED[what](wrong)
-    assert refused.value.field == what
+        TIMED[case](wrong)
+    assert refused.value.field == case
 
 
 DIFFERENT_NAMES = [
@@ -242,39 +242,39 @@ DIFFERENT_NAMES = [
 @pytest.mark.proves("I15")
 async def test_keys_are_compared_byte_by_byte(store: SqlStore) -> None:
     await raise_limit(store, 100)
-    run_ids = [await submitted(store, key) for key in DIFFERENT_NAMES]
+    run_ids = [await submit_run(store, key) for key in DIFFERENT_NAMES]
     for key, run_id in zip(DIFFERENT_NAMES, run_ids, strict=True):
         assert await store.apply(a_submit(key)) == Busy(run_id)
-        wanted = RunFilter(key=Key(key))
-        (found,) = [one async for one in store.runs.list_runs(wanted, limit=10)]
-        assert (found.run.id, found.run.key) == (run_id, key)
-    ones = await claimed(store, a_claim(await instance(store), count=100))
-    assert [one.key for one in ones] == DIFFERENT_NAMES
+        run_filter = RunFilter(key=Key(key))
+        (rows,) = [record async for record in store.runs.list_runs(run_filter, limit=10)]
+        assert (rows.run.id, rows.run.key) == (run_id, key)
+    runs = await claim_runs(store, a_claim(await register_instance(store), count=100))
+    assert [run.key for run in runs] == DIFFERENT_NAMES
 
 
 @pytest.mark.proves("I15")
-async def test_lanes_jobs_and_idempotency_keys_too(store: SqlStore) -> None:
-    holder = await instance(store)
+async def test_lanes_jobs_and_idempotency_keys_are_compared_byte_by_byte(store: SqlStore) -> None:
+    holder = await register_instance(store)
     for number, name in enumerate(DIFFERENT_NAMES):
-        wanted = {"job": name, "lane": name, "idempotency_key": name}
-        run_id = await submitted(store, f"key-{number}", **wanted)
+        options = {"job": name, "lane": name, "idempotency_key": name}
+        run_id = await submit_run(store, f"key-{number}", **options)
         await store.apply(SaveKey(key=Key(name), job=name))
         await store.apply(SetLane(name=LaneName(name), max_concurrent=2))
-        one = await claimed_one(store, holder, lane=name, jobs=[name], count=10)
-        assert (one.run_id, one.job) == (run_id, name)
+        run = await claim_run(store, holder, lane=name, jobs=[name], count=10)
+        assert (run.run_id, run.job) == (run_id, name)
     saved = [row.key async for row in store.runs.keys(limit=100)]
     assert sorted(saved) == sorted(DIFFERENT_NAMES)
 
 
 @pytest.mark.proves("I15")
 async def test_names_are_trimmed(store: SqlStore, clock: FakeClock) -> None:
-    """Or ` ann ` would be another key than `ann` on some databases, and the same on others."""
-    wanted = a_submit(" ann\t", job=" mirror ", lane="\nmain ", idempotency_key=" once ")
-    await store.apply(wanted)
-    run = (await record(store, wanted.run_id)).run
+    """Otherwise ` ann ` and `ann` would be different keys on some databases only."""
+    submission = a_submit(" ann\t", job=" mirror ", lane="\nmain ", idempotency_key=" once ")
+    await store.apply(submission)
+    run = (await read_record(store, submission.run_id)).run
     assert (run.key, run.job, run.lane) == ("ann", "mirror", "main")
-    assert await store.apply(a_submit("ann  ")) == Busy(wanted.run_id)
-    assert await store.apply(a_submit("ann")) == Busy(wanted.run_id)
+    assert await store.apply(a_submit("ann  ")) == Busy(submission.run_id)
+    assert await store.apply(a_submit("ann")) == Busy(submission.run_id)
     saved = await store.apply(SaveKey(key=Key(" bob "), job=" mirror "))
     assert saved == SavedKey(Key("bob"), "mirror", "{}", 2, clock())
     assert await store.apply(DeleteKey(Key("bob "))) is True

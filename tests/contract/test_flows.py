@@ -1,4 +1,4 @@
-"""Flows in versions, and what a step of a task writes, on every backend."""
+"""Published versions of flows, and the writes of a step of a task, on every backend."""
 
 import asyncio
 import json
@@ -42,20 +42,24 @@ CURSOR = '{"frames":[{"node":"a"}],"rows":0,"last":""}'
 
 
 def a_publish(definition: str = "{}", **more: object) -> PublishFlow:
-    given = {
+    fields = {
         "name": "orders",
         "flow_id": "flow-1",
         "definition": Document(definition),
         "digest": str(hash(definition)),
     }
-    return PublishFlow(**(given | more))  # type: ignore[arg-type]
+    return PublishFlow(**(fields | more))  # type: ignore[arg-type]
 
 
-NOTHING = SharedStateUsage(0, 0)
+NO_SHARED_STATE = SharedStateUsage(0, 0)
 
 
 def a_signal(
-    key: str, value: str, *, beside: SharedStateUsage = NOTHING, asked_generation: int | None = None
+    key: str,
+    value: str,
+    *,
+    beside: SharedStateUsage = NO_SHARED_STATE,
+    asked_generation: int | None = None,
 ) -> PostSignal:
     return PostSignal(
         run_id=RUN, key=key, value=Document(value), usage=beside, asked_generation=asked_generation
@@ -83,10 +87,10 @@ def a_row(seq: int) -> NodeRunRow:
     )  # fmt: skip
 
 
-async def claimed(store: SqlStore) -> Claim:
+async def claim_task(store: SqlStore) -> Claim:
     name = uuid4().hex
     await store.apply(an_instance(name))
-    got = await store.apply(
+    answer = await store.apply(
         ClaimRuns(
             lane=FLOW_LANE,
             instance_id=InstanceId(name),
@@ -95,23 +99,23 @@ async def claimed(store: SqlStore) -> Claim:
             nonce=name,
         )
     )
-    assert isinstance(got, tuple)
-    (one,) = got
-    assert isinstance(one, ClaimedRun)
-    assert json.loads(one.checkpoint or "null")["version"] == 1
-    return Claim(one.run_id, one.token)
+    assert isinstance(answer, tuple)
+    (run,) = answer
+    assert isinstance(run, ClaimedRun)
+    assert json.loads(run.checkpoint or "null")["version"] == 1
+    return Claim(run.run_id, run.token)
 
 
 def an_advance(
-    claim: Claim, then: ContinueTask | ParkTask | EndTask, **more: object
+    claim: Claim, next_action: ContinueTask | ParkTask | EndTask, **more: object
 ) -> AdvanceFlow:
     columns = {"node": "b", "standing": CURSOR, "waits_for": None}
-    given = {"claim": claim, "parent_id": None, "columns": columns, "then": then}
-    return AdvanceFlow(**(given | more))  # type: ignore[arg-type]
+    required = {"claim": claim, "parent_id": None, "next_action": next_action}
+    return AdvanceFlow(**({**required, "columns": columns} | more))  # type: ignore[arg-type]
 
 
 @pytest.mark.proves("R5.1")
-async def test_a_flow_is_published_in_versions_and_equal_ones_are_one(store: SqlStore) -> None:
+async def test_equal_definitions_are_one_version_of_a_flow(store: SqlStore) -> None:
     assert await store.apply(a_publish(definition="", flow_id="flow-0")) == FlowSaved(
         "flow-0", 1, "ver-0-1", 1, is_new=True
     )
@@ -130,9 +134,13 @@ async def test_a_flow_is_published_in_versions_and_equal_ones_are_one(store: Sql
     assert (flow.latest, flow.published, flow.revision) == (9, 2, 3)
     assert flow == await store.flows.flow_by_id("flow-0")
     assert [flow] == await store.flows.flows(limit=10)
-    assert [one.version for one in await store.flows.versions("orders", limit=9)] == [9, 2, 1]
+    assert [version.version for version in await store.flows.versions("orders", limit=9)] == [
+        9,
+        2,
+        1,
+    ]
     older = await store.flows.versions("orders", limit=1, before=9)
-    assert [one.version for one in older] == [2]
+    assert [version.version for version in older] == [2]
     version = await store.flows.version("orders", 2)
     assert version is not None
     assert (version.definition, version.status) == ('{"b":1}', "published")
@@ -140,78 +148,80 @@ async def test_a_flow_is_published_in_versions_and_equal_ones_are_one(store: Sql
 
 
 @pytest.mark.proves("R5.1")
-async def test_a_name_alone_makes_a_flow_without_a_version(store: SqlStore) -> None:
-    made = await store.apply(a_publish(definition=None, digest=""))  # type: ignore[arg-type]
-    assert made == FlowSaved("flow-1", 0, "ver-1-0", 1, is_new=True)
+async def test_flow_without_a_definition_has_no_version(store: SqlStore) -> None:
+    created = await store.apply(a_publish(definition=None, digest=""))  # type: ignore[arg-type]
+    assert created == FlowSaved("flow-1", 0, "ver-1-0", 1, is_new=True)
     again = await store.apply(a_publish(definition=None, digest="", flow_id="flow-2"))  # type: ignore[arg-type]
     assert again == FlowSaved("flow-1", 0, "", 1, is_new=False)
 
 
 @pytest.mark.proves("R5.4")
-async def test_a_step_is_one_transaction_under_the_claim(store: SqlStore, clock: FakeClock) -> None:
-    """I2: and one whose claim is void writes nothing at all."""
+async def test_step_is_one_transaction_under_the_claim(store: SqlStore, clock: FakeClock) -> None:
+    """A step whose claim is stale writes nothing at all (I2)."""
     assert isinstance(await store.apply(a_start()), Accepted)
     assert isinstance(await store.apply(a_start(RunId("task-2"))), Busy)
-    claim = await claimed(store)
+    claim = await claim_task(store)
     shared = SharedValue(RUN, '"x"', "2")
     step = an_advance(
         claim,
         ContinueTask(),
-        rows=(a_row(1),),
+        node_run_rows=(a_row(1),),
         shared_added=(shared,),
         shared_changed=(SharedValue(RUN, '"x "', "3"),),
     )
     assert await store.apply(step) == Advanced(0, clock())
-    late = an_advance(
-        Claim(RUN, "another"), ContinueTask(), rows=(a_row(2),), shared_added=(shared,)
+    stale_step = an_advance(
+        Claim(RUN, "another"), ContinueTask(), node_run_rows=(a_row(2),), shared_added=(shared,)
     )
-    assert await store.apply(late) is False
-    kept = await store.flows.stored_task(RUN)
-    assert kept is not None
-    assert dict(kept.shared) == {"x": "2", "x ": "3"}
+    assert await store.apply(stale_step) is False
+    stored = await store.flows.stored_task(RUN)
+    assert stored is not None
+    assert dict(stored.shared) == {"x": "2", "x ": "3"}
     assert [row.seq async for row in store.flows.node_runs(RUN, limit=9)] == [1]
-    assert (kept.flow_run.node, kept.flow_run.version) == ("b", 1)
-    gone = an_advance(claim, EndTask(None, Document('{"x":2}')), shared_removed=((RUN, '"x "'),))
-    assert await store.apply(gone) == Settled(RunStatus.SUCCEEDED)
-    assert await store.apply(gone) == TooLate(RunStatus.SUCCEEDED)
+    assert (stored.flow_run.node, stored.flow_run.version) == ("b", 1)
+    last_step = an_advance(
+        claim, EndTask(None, Document('{"x":2}')), shared_removed=((RUN, '"x "'),)
+    )
+    assert await store.apply(last_step) == Settled(RunStatus.SUCCEEDED)
+    assert await store.apply(last_step) == TooLate(RunStatus.SUCCEEDED)
     record = await store.runs.run(RUN)
     assert record is not None
     assert record.result == '{"x":2}'
-    kept = await store.flows.stored_task(RUN)
-    assert kept is not None
-    assert dict(kept.shared) == {"x": "2"}
+    stored = await store.flows.stored_task(RUN)
+    assert stored is not None
+    assert dict(stored.shared) == {"x": "2"}
 
 
 @pytest.mark.proves("R5.11")
-async def test_a_signal_is_kept_and_wakes_who_is_parked(store: SqlStore) -> None:
+async def test_signal_is_stored_and_wakes_a_parked_run(store: SqlStore) -> None:
     await store.apply(a_start())
     signal = a_signal(" go ", "1")
-    early = await store.apply(signal)
-    assert isinstance(early, Posted)
-    claim = await claimed(store)
-    news = await store.apply(ReadTaskUpdates(claim))
-    assert isinstance(news, TaskUpdates)
-    (item,) = news.unread
+    answer = await store.apply(signal)
+    assert isinstance(answer, Posted)
+    claim = await claim_task(store)
+    updates = await store.apply(ReadTaskUpdates(claim))
+    assert isinstance(updates, TaskUpdates)
+    (item,) = updates.unread
     assert json.loads(item.payload) == {"key": "go", "value": 1}
     parked = an_advance(claim, ParkTask("event", None, Document("{}")))
     assert isinstance(await store.apply(parked), Advanced)
     record = await store.runs.run(RUN)
     assert record is not None
-    assert record.run.queue_rank == 0  # It did not miss what it had not read.
-    claim = await claimed(store)
-    taken = an_advance(
-        claim, ParkTask("event", None, Document("{}")), consumed=(early.seq,),
+    assert record.run.queue_rank == 0  # The signal arrived after its last read, so it is queued.
+    claim = await claim_task(store)
+    step = an_advance(
+        claim, ParkTask("event", None, Document("{}")), consumed_seqs=(answer.seq,),
         columns={"waits_for": "event"},
     )  # fmt: skip
-    assert isinstance(await store.apply(taken), Advanced)
+    assert isinstance(await store.apply(step), Advanced)
     record = await store.runs.run(RUN)
     assert record is not None
     assert record.run.is_parked
     assert record.run.unread_count == 0
-    kept = await store.flows.stored_task(RUN)
-    assert kept is not None
-    assert list(kept.unread) == []
-    assert [one.flow_run.run_id for one in await _waiting(store, "event")] == [RUN]
+    stored = await store.flows.stored_task(RUN)
+    assert stored is not None
+    assert list(stored.unread) == []
+    assert [task.flow_run.run_id for task in await _waiting(store, "event")] == [RUN]
     await store.apply(signal)
     record = await store.runs.run(RUN)
     assert record is not None
@@ -219,52 +229,54 @@ async def test_a_signal_is_kept_and_wakes_who_is_parked(store: SqlStore) -> None
 
 
 @pytest.mark.proves("I2")
-async def test_a_driver_reads_its_task_under_its_claim_and_with_what_came_in(
+async def test_driver_loads_its_task_under_its_claim_with_the_unread_signals(
     store: SqlStore, clock: FakeClock
 ) -> None:
-    """R5.4: of a node that calls, also the node runs since it was entered; else none."""
+    """For a node that calls, also the node runs since its entry are loaded, else none (R5.4)."""
     await store.apply(a_start())
-    claim = await claimed(store)
+    claim = await claim_task(store)
     entered = '{"frames":[{"node":"b","at":1,"since":1,"launched":3}],"rows":2,"last":""}'
     columns = {"node": "b", "standing": entered, "waits_for": None}
-    await store.apply(an_advance(claim, ContinueTask(), rows=(a_row(1), a_row(2)), columns=columns))
+    await store.apply(
+        an_advance(claim, ContinueTask(), node_run_rows=(a_row(1), a_row(2)), columns=columns)
+    )
     signal = a_signal("go", "1")
-    posted, kept = await asyncio.gather(store.apply(signal), store.apply(LoadTask(claim)))
+    posted, stored = await asyncio.gather(store.apply(signal), store.apply(LoadTask(claim)))
     assert isinstance(posted, Posted)
-    assert isinstance(kept, StoredTask)
-    assert dict(kept.shared) == {"x ": "1"}
-    assert [row.seq for row in kept.rows] == [2]
-    assert [item.seq for item in kept.unread] == [posted.seq]
-    assert (kept.flow_run.standing, kept.now) == (entered, clock())
-    # What a step of the same batch takes in is not told once more.
-    taken = an_advance(claim, ContinueTask(), consumed=(posted.seq,))
-    _, news = await asyncio.gather(store.apply(taken), store.apply(ReadTaskUpdates(claim)))
-    assert news == TaskUpdates(unread=())
-    kept = await store.apply(LoadTask(claim))
-    assert isinstance(kept, StoredTask)
-    assert (list(kept.rows), list(kept.unread)) == ([], [])
+    assert isinstance(stored, StoredTask)
+    assert dict(stored.shared) == {"x ": "1"}
+    assert [row.seq for row in stored.rows] == [2]
+    assert [item.seq for item in stored.unread] == [posted.seq]
+    assert (stored.flow_run.standing, stored.now) == (entered, clock())
+    # A signal that a step of the same batch consumes is not returned again.
+    step = an_advance(claim, ContinueTask(), consumed_seqs=(posted.seq,))
+    _, updates = await asyncio.gather(store.apply(step), store.apply(ReadTaskUpdates(claim)))
+    assert updates == TaskUpdates(unread=())
+    stored = await store.apply(LoadTask(claim))
+    assert isinstance(stored, StoredTask)
+    assert (list(stored.rows), list(stored.unread)) == ([], [])
     stale = Claim(RUN, "another")
     assert await store.apply(LoadTask(stale)) is False
     assert await store.apply(ReadTaskUpdates(stale)) is False
 
 
 @pytest.mark.proves("R5.2")
-async def test_who_has_children_hears_how_those_that_are_over_have_ended(
+async def test_parent_reads_the_ends_of_its_children(
     store: SqlStore,
 ) -> None:
     await store.apply(a_start())
-    claim = await claimed(store)
-    good, bad, open_one, gone = (RunId(f"child-{number}") for number in range(4))
+    claim = await claim_task(store)
+    good, bad, open_one, missing = (RunId(f"child-{number}") for number in range(4))
     for child in (good, bad, open_one):
         await store.apply(a_start(child, key=child))
     ends = {good: EndTask(None, Document('{"x":2}')), bad: EndTask(Document('"no"'), NULL)}
     for _ in range(3):
-        held = await claimed(store)
-        if held.run_id in ends:
-            await store.apply(an_advance(held, ends[held.run_id]))
-    news = await store.apply(ReadTaskUpdates(claim, (good, bad, open_one, gone)))
-    assert isinstance(news, TaskUpdates)
-    assert news.ended_children == {
+        claim_of_child = await claim_task(store)
+        if claim_of_child.run_id in ends:
+            await store.apply(an_advance(claim_of_child, ends[claim_of_child.run_id]))
+    updates = await store.apply(ReadTaskUpdates(claim, (good, bad, open_one, missing)))
+    assert isinstance(updates, TaskUpdates)
+    assert updates.ended_children == {
         good: EndedChild(RunStatus.SUCCEEDED, '{"x":2}', None),
         bad: EndedChild(RunStatus.FAILED, None, '"no"'),
     }
@@ -275,33 +287,34 @@ async def _waiting(store: SqlStore, kind: str) -> list:  # type: ignore[type-arg
 
 
 @pytest.mark.proves("R5.11")
-async def test_of_two_answers_to_one_question_the_first_stands(store: SqlStore) -> None:
+async def test_first_of_two_answers_to_one_question_is_final(store: SqlStore) -> None:
     await store.apply(a_start())
-    claim = await claimed(store)
+    claim = await claim_task(store)
     await store.apply(an_advance(claim, ParkTask("approval", None, Document("{}"))))
     yes = a_signal("ok", "true", asked_generation=1)
     assert isinstance(await store.apply(yes), Posted)
     assert await store.apply(yes) == AlreadyAnswered()
-    await claimed(store)
+    await claim_task(store)
     assert await store.apply(yes) == AlreadyAnswered()
 
 
 @pytest.mark.proves("I15")
-async def test_signals_that_find_room_alone_are_not_taken_together(store: SqlStore) -> None:
-    """What came after the look counts, in the same batch too, and taken in or not."""
+async def test_signals_that_fit_only_one_at_a_time_are_not_both_accepted(store: SqlStore) -> None:
+    """Signals after the read count as well, in the same batch too, consumed or not."""
     await store.apply(a_start())
-    claim = await claimed(store)
+    claim = await claim_task(store)
     shared = await store.flows.shared_state(RUN)
     large = encode_document("x" * 600_000, field="value")
-    seen = SharedStateUsage(600_000, shared.seq)
-    one, two = a_signal("one", large, beside=seen), a_signal("two", large, beside=seen)
-    taken, refused = await asyncio.gather(store.apply(one), store.apply(two))
-    assert isinstance(taken, Posted)
+    observed = SharedStateUsage(600_000, shared.seq)
+    first, two = a_signal("one", large, beside=observed), a_signal("two", large, beside=observed)
+    accepted, refused = await asyncio.gather(store.apply(first), store.apply(two))
+    assert isinstance(accepted, Posted)
     assert isinstance(refused, SharedStateFull)
     assert refused.byte_count > 1_200_000
     assert refused == await store.apply(two)
     takes, again = await asyncio.gather(
-        store.apply(an_advance(claim, ContinueTask(), consumed=(taken.seq,))), store.apply(two)
+        store.apply(an_advance(claim, ContinueTask(), consumed_seqs=(accepted.seq,))),
+        store.apply(two),
     )
     assert isinstance(takes, Advanced)
     assert refused == again == await store.apply(two)
@@ -311,7 +324,7 @@ async def test_signals_that_find_room_alone_are_not_taken_together(store: SqlSto
 
 @pytest.mark.proves("R5.11")
 @pytest.mark.parametrize("is_over", [True, False])
-async def test_a_signal_for_what_is_over_or_is_no_task_is_refused(
+async def test_signal_for_an_ended_or_missing_task_is_refused(
     store: SqlStore, is_over: bool
 ) -> None:
     if is_over:
@@ -322,12 +335,10 @@ async def test_a_signal_for_what_is_over_or_is_no_task_is_refused(
     assert await store.apply(a_signal("go", NULL)) == NotActive()
 
 
-async def test_dsgn_4_a_task_that_is_pruned_takes_its_parts_with_it(
-    store: SqlStore, clock: FakeClock
-) -> None:
+async def test_pruned_task_is_removed_with_all_its_rows(store: SqlStore, clock: FakeClock) -> None:
     await store.apply(a_start())
-    claim = await claimed(store)
-    await store.apply(an_advance(claim, EndTask(None, NULL), rows=(a_row(1),)))
+    claim = await claim_task(store)
+    await store.apply(an_advance(claim, EndTask(None, NULL), node_run_rows=(a_row(1),)))
     clock.advance(1)
     assert await store.apply(PruneRuns((RUN,), clock())) == 1
     assert await store.flows.task(RUN) is None
@@ -337,25 +348,25 @@ async def test_dsgn_4_a_task_that_is_pruned_takes_its_parts_with_it(
 
 
 @pytest.mark.proves("R5.6")
-async def test_tasks_are_read_page_by_page_those_that_moved_last_first(
+async def test_tasks_are_read_page_by_page_the_last_changed_first(
     store: SqlStore, clock: FakeClock
 ) -> None:
     for number in range(6):  # Two at each instant.
         run_id = RunId(f"task-{number}")
         await store.apply(a_start(run_id, key=run_id))
         clock.advance(number % 2)
-    found, after = [], None
+    collected, after = [], None
     while page := [task async for task in store.flows.tasks(TaskFilter(), limit=2, after=after)]:
-        found += [task.record.run.id for task in page]
+        collected += [task.record.run.id for task in page]
         after = page[-1].cursor
-    assert found == [f"task-{number}" for number in reversed(range(6))]
+    assert collected == [f"task-{number}" for number in reversed(range(6))]
 
 
 @pytest.mark.proves("I20")
-async def test_tasks_are_read_a_few_at_once_in_the_order_of_the_first_look(
+async def test_tasks_are_read_in_chunks_in_the_order_of_the_first_read(
     store: SqlStore, clock: FakeClock
 ) -> None:
-    """One that moves meanwhile is neither missed nor told twice, unless it is wanted no more."""
+    """A task that changes during the read is returned once, unless the filter excludes it then."""
     ids = [RunId(f"task-{number}") for number in range(40)]
     for run_id in reversed(ids):
         await store.apply(a_start(run_id, key=run_id))
@@ -368,40 +379,42 @@ async def test_tasks_are_read_a_few_at_once_in_the_order_of_the_first_look(
     rest = [task async for task in every]
     assert [task.flow_run.run_id for task in rest] == ids[1:39]
     assert rest[29].record.run.status is RunStatus.CANCELED
-    places = [task.cursor for task in (first[1], *rest)]
-    assert places == sorted(places, reverse=True)
+    cursors = [task.cursor for task in (first[1], *rest)]
+    assert cursors == sorted(cursors, reverse=True)
 
 
 @pytest.mark.proves("I20")
-async def test_for_a_task_that_is_wanted_no_more_another_is_read(
+async def test_task_that_no_longer_matches_is_replaced_by_another(
     store: SqlStore, clock: FakeClock
 ) -> None:
-    """R5.6: a page that is asked for one more than it shows always knows whether there are more."""
+    """A page that is read with one extra row always shows whether there are more (R5.6)."""
     ids = [RunId(f"task-{number}") for number in range(60)]
     for run_id in reversed(ids):
         await store.apply(a_start(run_id, key=run_id))
         clock.advance(1)
     active = store.flows.tasks(TaskFilter(statuses=[RunStatus.QUEUED]), limit=40)
-    found = [await anext(active)]
-    for left in (20, 30, 39, 40):
-        assert await store.apply(RequestCancel(run_id=ids[left])) is CancelResult.CANCELED
-    found += [task async for task in active]
-    told = [task.flow_run.run_id for task in found]
-    assert told == [*ids[:20], *ids[21:30], *ids[31:39], *ids[41:44]]
-    places = [task.cursor for task in found]
-    assert places == sorted(places, reverse=True)
+    rows = [await anext(active)]
+    for number in (20, 30, 39, 40):
+        assert await store.apply(RequestCancel(run_id=ids[number])) is CancelResult.CANCELED
+    rows += [task async for task in active]
+    results = [task.flow_run.run_id for task in rows]
+    assert results == [*ids[:20], *ids[21:30], *ids[31:39], *ids[41:44]]
+    cursors = [task.cursor for task in rows]
+    assert cursors == sorted(cursors, reverse=True)
 
 
 @pytest.mark.proves("I20")
-async def test_node_runs_are_read_a_few_at_once(store: SqlStore, clock: FakeClock) -> None:
+async def test_node_runs_are_read_in_chunks(store: SqlStore, clock: FakeClock) -> None:
     await store.apply(a_start())
     rows = tuple(a_row(seq) for seq in range(1, 101))
-    await store.apply(an_advance(await claimed(store), EndTask(None, NULL), rows=rows))
+    await store.apply(an_advance(await claim_task(store), EndTask(None, NULL), node_run_rows=rows))
     for limit, after in ((100, 0), (99, 0), (32, 10), (5, 98), (1, 100)):
-        found = [row.seq async for row in store.flows.node_runs(RUN, limit=limit, after_seq=after)]
-        assert found == list(range(1, 101))[after : after + limit]
+        seqs = [row.seq async for row in store.flows.node_runs(RUN, limit=limit, after_seq=after)]
+        assert seqs == list(range(1, 101))[after : after + limit]
     reading = store.flows.node_runs(RUN, limit=100)
     await anext(reading)
     clock.advance(1)
     assert await store.apply(PruneRuns((RUN,), clock())) == 1
-    assert len([row async for row in reading]) < 50  # The others had not been read before.
+    assert (
+        len([row async for row in reading]) < 50
+    )  # The later rows were not in the chunk read before.

@@ -1,4 +1,4 @@
-"""headway detects and refuses another program's tables before it changes anything."""
+"""Headway detects and refuses another program's tables before it changes anything."""
 
 from pathlib import Path
 from typing import Any
@@ -62,7 +62,9 @@ async def refusals(url: str) -> list[str]:
 
 @pytest.mark.proves("R8.5")
 @SERVERS
-async def test_foreign_table_with_a_name_of_ours_is_refused_and_unchanged(bare_url: str) -> None:
+async def test_foreign_table_with_the_name_of_a_headway_table_is_refused_and_unchanged(
+    bare_url: str,
+) -> None:
     await run_sql(bare_url, *THEIR_EVENTS)
     for reason in await refusals(bare_url):
         assert "seems to belong to another program: the table events (id, title) is not" in reason
@@ -79,7 +81,9 @@ async def test_foreign_stream_table_is_refused_and_unchanged(bare_url: str) -> N
 
 @pytest.mark.proves("R8.5")
 @SERVERS
-async def test_foreign_view_with_a_name_of_ours_is_refused_and_unchanged(bare_url: str) -> None:
+async def test_foreign_view_with_the_name_of_a_headway_table_is_refused_and_unchanged(
+    bare_url: str,
+) -> None:
     await run_sql(bare_url, "CREATE VIEW runs AS SELECT 1 AS one")
     for reason in await refusals(bare_url):
         assert "the table runs (one) is not headway's" in reason
@@ -88,7 +92,9 @@ async def test_foreign_view_with_a_name_of_ours_is_refused_and_unchanged(bare_ur
 @pytest.mark.proves("R8.5", "I23")
 @pytest.mark.parametrize("revision", ["3f2a9c11d0aa", "0001", "0002", "0003"])
 @SERVERS
-async def test_foreign_version_table_is_no_newer_headway(bare_url: str, revision: str) -> None:
+async def test_foreign_version_table_is_not_taken_for_a_newer_headway(
+    bare_url: str, revision: str
+) -> None:
     record = f"INSERT INTO alembic_version VALUES ('{revision}')"  # noqa: S608
     await run_sql(bare_url, THEIR_VERSION, record)
     for reason in await refusals(bare_url):
@@ -107,7 +113,7 @@ async def test_foreign_version_table_of_another_shape_is_refused(bare_url: str) 
 
 @pytest.mark.proves("R8.5")
 @WITH_FILES
-async def test_table_of_ours_that_another_program_replaced_is_refused(bare_url: str) -> None:
+async def test_headway_table_that_another_program_replaced_is_refused(bare_url: str) -> None:
     await upgrade(bare_url)
     await run_sql(bare_url, "DROP TABLE events", *THEIR_EVENTS)
     for reason in await refusals(bare_url):
@@ -116,7 +122,7 @@ async def test_table_of_ours_that_another_program_replaced_is_refused(bare_url: 
 
 @pytest.mark.proves("R8.5")
 @WITH_FILES
-async def test_missing_table_of_ours_is_named(bare_url: str) -> None:
+async def test_missing_headway_table_is_named(bare_url: str) -> None:
     await upgrade(bare_url)
     await run_sql(bare_url, "DROP TABLE inbox", "DROP TABLE questions")
     for reason in await refusals(bare_url):
@@ -133,7 +139,9 @@ async def test_foreign_sqlite_file_names_its_tables(tmp_path: Path) -> None:
 
 
 @pytest.mark.proves("R8.5")
-async def test_foreign_tables_in_a_sqlite_file_marked_as_ours_are_refused(tmp_path: Path) -> None:
+async def test_foreign_tables_in_a_sqlite_file_marked_as_headway_are_refused(
+    tmp_path: Path,
+) -> None:
     url = f"sqlite:///{tmp_path / 'marked.db'}"
     await run_sql(url, *THEIR_EVENTS, f"PRAGMA application_id = {APPLICATION_ID}")
     for reason in await refusals(url):
@@ -142,7 +150,7 @@ async def test_foreign_tables_in_a_sqlite_file_marked_as_ours_are_refused(tmp_pa
 
 @pytest.mark.proves("R8.5")
 @SERVERS
-async def test_tables_by_other_names_are_no_obstacle(bare_url: str) -> None:
+async def test_foreign_tables_with_other_names_are_allowed(bare_url: str) -> None:
     await run_sql(bare_url, "CREATE TABLE invoices (id INTEGER PRIMARY KEY)")
     await upgrade(bare_url)
     store = await open_store([bare_url])
@@ -152,7 +160,7 @@ async def test_tables_by_other_names_are_no_obstacle(bare_url: str) -> None:
 
 @pytest.mark.proves("R8.5", "I23")
 @WITH_FILES
-async def test_newer_schema_of_headway_is_not_taken_for_another_programs(bare_url: str) -> None:
+async def test_newer_schema_of_headway_is_not_taken_for_another_program(bare_url: str) -> None:
     await upgrade(bare_url)
     await run_sql(
         bare_url,
@@ -167,7 +175,7 @@ async def test_newer_schema_of_headway_is_not_taken_for_another_programs(bare_ur
 @pytest.mark.proves("R8.5", "I23")
 @pytest.mark.parametrize("is_recorded", [False, True])
 @WITH_FILES
-async def test_interrupted_upgrade_goes_on(bare_url: str, is_recorded: bool) -> None:
+async def test_interrupted_upgrade_is_continued(bare_url: str, is_recorded: bool) -> None:
     """MariaDB leaves some tables or columns, and the revision is not recorded."""
     await upgrade(bare_url)
     if is_recorded:
@@ -187,7 +195,7 @@ async def test_interrupted_upgrade_goes_on(bare_url: str, is_recorded: bool) -> 
 
 
 @pytest.mark.proves("R8.5")
-def test_error_says_which_database_and_why() -> None:
+def test_error_names_the_database_and_the_reason() -> None:
     error = ForeignDatabase("postgresql://db/app", "the table events is not headway's")
     assert (error.database, error.evidence) == (
         "postgresql://db/app",

@@ -1,4 +1,4 @@
-"""The same idempotency key, the same run, whatever the retries (I6)."""
+"""The same idempotency key gives the same run, at every retry (I6)."""
 
 import asyncio
 from dataclasses import replace
@@ -17,12 +17,12 @@ from headway.core.run.run import Recovery
 from headway.core.run.window import Delivery, Window
 from headway.testing import FakeClock, a_message, a_submit, claim_of
 from tests.contract.backends import read_all
-from tests.contract.scenes import claimed_one, instance, running, submitted
+from tests.contract.scenes import claim_run, register_instance, start_run, submit_run
 
 
 @pytest.mark.proves("I6")
-async def test_a_repeat_gives_the_same_run_and_changes_nothing(store: SqlStore) -> None:
-    run_id = await submitted(store, idempotency_key="once")
+async def test_repeat_gives_the_same_run_and_changes_nothing(store: SqlStore) -> None:
+    run_id = await submit_run(store, idempotency_key="once")
     before = await read_all(store)
     assert await store.apply(a_submit(idempotency_key="once")) == Repeated(run_id)
     assert await read_all(store) == before
@@ -41,31 +41,31 @@ async def test_a_repeat_gives_the_same_run_and_changes_nothing(store: SqlStore) 
     ],
     ids=lambda filled_in: next(iter(filled_in)),
 )
-async def test_what_was_filled_in_for_the_caller_is_no_part_of_the_request(
+async def test_filled_in_defaults_are_not_part_of_the_request(
     store: SqlStore, filled_in: dict[str, Any]
 ) -> None:
-    """The program or the key's saved row may be another when the request is repeated."""
-    run_id = await submitted(store, idempotency_key="once", params={"page": 1})
+    """The program or the key's saved row may have changed when the request is repeated."""
+    run_id = await submit_run(store, idempotency_key="once", params={"page": 1})
     repeat = a_submit(**{"idempotency_key": "once", **filled_in})
     assert await store.apply(repeat) == Repeated(run_id)
     assert await store.apply(replace(repeat, row_revision=5)) == Repeated(run_id)
 
 
 @pytest.mark.proves("I6")
-async def test_a_repeat_gives_the_same_run_when_that_has_long_ended(
+async def test_repeat_gives_the_same_run_long_after_its_end(
     store: SqlStore, clock: FakeClock
 ) -> None:
-    run_id = await submitted(store, idempotency_key="once")
-    await store.apply(Complete(claim_of(await claimed_one(store, await instance(store)))))
+    run_id = await submit_run(store, idempotency_key="once")
+    await store.apply(Complete(claim_of(await claim_run(store, await register_instance(store)))))
     clock.advance(3600)
     assert await store.apply(a_submit(idempotency_key="once")) == Repeated(run_id)
-    await submitted(store)
+    await submit_run(store)
     assert await store.apply(a_submit(idempotency_key="once")) == Repeated(run_id)
 
 
 @pytest.mark.proves("I6")
-async def test_another_request_under_the_same_key_is_refused(store: SqlStore) -> None:
-    run_id = await submitted(store, idempotency_key="once", fingerprint="one")
+async def test_another_request_under_the_same_idempotency_key_is_refused(store: SqlStore) -> None:
+    run_id = await submit_run(store, idempotency_key="once", fingerprint="one")
     before = await read_all(store)
     other = a_submit(idempotency_key="once", fingerprint="another")
     assert await store.apply(other) == IdempotencyMismatch(run_id)
@@ -73,15 +73,15 @@ async def test_another_request_under_the_same_key_is_refused(store: SqlStore) ->
 
 
 @pytest.mark.proves("I6")
-async def test_of_many_repeats_at_once_one_is_accepted(
+async def test_one_of_many_simultaneous_repeats_is_accepted(
     store: SqlStore, another_store: SqlStore
 ) -> None:
-    """Each under a key of its own, so that only the idempotency key tells them to be one."""
+    """Each has a key of its own, so that only the idempotency key connects them."""
     stores = (store, another_store)
     for number in range(10):
-        wanted: dict[str, Any] = {"key": f"key-{number}", "idempotency_key": f"once-{number}"}
+        options: dict[str, Any] = {"key": f"key-{number}", "idempotency_key": f"once-{number}"}
         answers = await asyncio.gather(
-            *(stores[n % 2].apply(a_submit(**wanted)) for n in range(20))
+            *(stores[n % 2].apply(a_submit(**options)) for n in range(20))
         )
         (accepted,) = [answer for answer in answers if isinstance(answer, Accepted)]
         assert [answer for answer in answers if answer != accepted] == [
@@ -90,65 +90,67 @@ async def test_of_many_repeats_at_once_one_is_accepted(
 
 
 @pytest.mark.proves("I6")
-async def test_a_refusal_is_not_remembered(store: SqlStore) -> None:
-    """Nothing came of it, so the same request may succeed later."""
-    active = await submitted(store)
+async def test_refusal_is_not_remembered(store: SqlStore) -> None:
+    """No run came of it, so the same request may succeed later."""
+    active = await submit_run(store)
     assert await store.apply(a_submit(idempotency_key="once")) == Busy(active)
-    await store.apply(Complete(claim_of(await claimed_one(store, await instance(store)))))
+    await store.apply(Complete(claim_of(await claim_run(store, await register_instance(store)))))
     assert isinstance(await store.apply(a_submit(idempotency_key="once")), Accepted)
 
 
 @pytest.mark.proves("I6")
-async def test_a_repeated_steer_is_injected_once(store: SqlStore) -> None:
-    one = await running(store)
-    await store.apply(SetWindow(claim_of(one), Window.STREAMING))
-    wanted: dict[str, Any] = {"on_conflict": OnConflict.STEER, "idempotency_key": "once"}
-    assert isinstance(await store.apply(a_submit(**wanted)), Steered)
-    assert await store.apply(a_submit(**wanted)) == Repeated(one.run_id)
-    assert len(await store.runs.inbox(one.run_id)) == 1
+async def test_repeated_steer_is_injected_once(store: SqlStore) -> None:
+    run = await start_run(store)
+    await store.apply(SetWindow(claim_of(run), Window.STREAMING))
+    options: dict[str, Any] = {"on_conflict": OnConflict.STEER, "idempotency_key": "once"}
+    assert isinstance(await store.apply(a_submit(**options)), Steered)
+    assert await store.apply(a_submit(**options)) == Repeated(run.run_id)
+    assert len(await store.runs.inbox(run.run_id)) == 1
 
 
 @pytest.mark.proves("I6")
-async def test_a_repeated_join_gives_the_run_that_was_joined(store: SqlStore) -> None:
-    one = await running(store)
-    wanted: dict[str, Any] = {"on_conflict": OnConflict.JOIN, "idempotency_key": "once"}
-    assert await store.apply(a_submit(**wanted)) == Joined(one.run_id)
-    await store.apply(Complete(claim_of(one)))
-    assert await store.apply(a_submit(**wanted)) == Repeated(one.run_id)
+async def test_repeated_join_gives_the_run_that_was_joined(store: SqlStore) -> None:
+    run = await start_run(store)
+    options: dict[str, Any] = {"on_conflict": OnConflict.JOIN, "idempotency_key": "once"}
+    assert await store.apply(a_submit(**options)) == Joined(run.run_id)
+    await store.apply(Complete(claim_of(run)))
+    assert await store.apply(a_submit(**options)) == Repeated(run.run_id)
 
 
 @pytest.mark.proves("I6")
-async def test_a_repeated_message_is_posted_once(store: SqlStore) -> None:
-    """However many ask for it at once, and although the run is over meanwhile."""
-    one = await running(store)
-    message = a_message(one.run_id, "hello", idempotency_key="once")
+async def test_repeated_message_is_posted_once(store: SqlStore) -> None:
+    """Even if many post it at once, and the run has ended in between."""
+    run = await start_run(store)
+    message = a_message(run.run_id, "hello", idempotency_key="once")
     answers = await asyncio.gather(*(store.apply(message) for _ in range(10)))
     assert sum(isinstance(answer, Posted) for answer in answers) == 1
-    assert answers.count(Repeated(one.run_id)) == 9
-    assert len(await store.runs.inbox(one.run_id)) == 1
-    await store.apply(Complete(claim_of(one)))
-    assert await store.apply(message) == Repeated(one.run_id)
+    assert answers.count(Repeated(run.run_id)) == 9
+    assert len(await store.runs.inbox(run.run_id)) == 1
+    await store.apply(Complete(claim_of(run)))
+    assert await store.apply(message) == Repeated(run.run_id)
 
 
 @pytest.mark.proves("I6")
-async def test_another_message_or_run_under_the_same_key_is_refused(store: SqlStore) -> None:
-    one, other = await running(store, "ann"), await submitted(store, "bob")
-    await store.apply(a_message(one.run_id, "hello", idempotency_key="once"))
+async def test_another_message_or_run_under_the_same_idempotency_key_is_refused(
+    store: SqlStore,
+) -> None:
+    run, other = await start_run(store, "ann"), await submit_run(store, "bob")
+    await store.apply(a_message(run.run_id, "hello", idempotency_key="once"))
     before = await read_all(store)
-    for wanted in (
-        a_message(one.run_id, "goodbye", idempotency_key="once"),
+    for message in (
+        a_message(run.run_id, "goodbye", idempotency_key="once"),
         a_message(other, "hello", idempotency_key="once"),
         a_submit("eve", idempotency_key="once"),
     ):
-        assert await store.apply(wanted) == IdempotencyMismatch(one.run_id)
+        assert await store.apply(message) == IdempotencyMismatch(run.run_id)
     assert await read_all(store) == before
 
 
 @pytest.mark.proves("I6")
-async def test_a_message_that_was_refused_may_be_sent_again(store: SqlStore) -> None:
-    one = await running(store)
-    message = a_message(one.run_id, "hello", delivery=Delivery.NOW, idempotency_key="once")
-    await store.apply(SetWindow(claim_of(one), Window.COMPACTING))
+async def test_refused_message_may_be_sent_again(store: SqlStore) -> None:
+    run = await start_run(store)
+    message = a_message(run.run_id, "hello", delivery=Delivery.NOW, idempotency_key="once")
+    await store.apply(SetWindow(claim_of(run), Window.COMPACTING))
     assert isinstance(await store.apply(message), MessageNotAccepted)
-    await store.apply(SetWindow(claim_of(one), Window.STREAMING))
+    await store.apply(SetWindow(claim_of(run), Window.STREAMING))
     assert isinstance(await store.apply(message), Posted)

@@ -1,4 +1,4 @@
-"""A commit whose answer is lost is looked up: what landed is accepted, and nothing else (I3)."""
+"""A commit whose answer is lost is looked up, and accepted only if it was stored (I3)."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,26 +14,26 @@ from headway.ports.run_reader import RunFilter
 from headway.testing import a_submit
 
 
-class Line:
-    """Between a writer and its database; it is cut at the next COMMIT of a batch."""
+class FlakyLink:
+    """Wraps the links of a writer; the connection breaks at the next COMMIT of a batch."""
 
     def __init__(self, store: SqlStore) -> None:
         self._writer = store.writer
         self._connect = self._writer._link_source.connect
         self.is_away = False
-        self._lands: bool | None = None
+        self._is_next_stored: bool | None = None
 
     @contextmanager
-    def held(self, monkeypatch: pytest.MonkeyPatch) -> Iterator["Line"]:
+    def installed(self, monkeypatch: pytest.MonkeyPatch) -> Iterator["FlakyLink"]:
         with monkeypatch.context() as patched:
-            patched.setattr(self._writer._link_source, "connect", self._connected)
+            patched.setattr(self._writer._link_source, "connect", self._open_tapped)
             self._tap(self._writer._link)
             yield self
 
-    def cut(self, *, lands: bool) -> None:
-        self._lands = lands
+    def break_commit(self, *, is_stored: bool) -> None:
+        self._is_next_stored = is_stored
 
-    async def _connected(self) -> Link:
+    async def _open_tapped(self) -> Link:
         if self.is_away:
             raise ConnectionError("away")
         link = await self._connect()
@@ -43,48 +43,48 @@ class Line:
     def _tap(self, link: Link) -> None:
         commit = link.commit
 
-        async def cut_commit(notice: str | None = None, /) -> None:
-            if self._writer._in_doubt is None or self._lands is None:
+        async def broken_commit(notice: str | None = None, /) -> None:
+            if self._writer._in_doubt is None or self._is_next_stored is None:
                 await commit(notice)
                 return
-            lands, self._lands = self._lands, None
-            await (commit(notice) if lands else link.rollback())
-            raise ConnectionError("the line was cut")
+            is_stored, self._is_next_stored = self._is_next_stored, None
+            await (commit(notice) if is_stored else link.rollback())
+            raise ConnectionError("the connection was cut")
 
-        link.commit = cut_commit  # type: ignore[method-assign]
+        link.commit = broken_commit  # type: ignore[method-assign]
 
 
 @pytest.fixture
-def line(store: SqlStore, monkeypatch: pytest.MonkeyPatch) -> Iterator[Line]:
-    with Line(store).held(monkeypatch) as held:
-        yield held
+def flaky_link(store: SqlStore, monkeypatch: pytest.MonkeyPatch) -> Iterator[FlakyLink]:
+    with FlakyLink(store).installed(monkeypatch) as link:
+        yield link
 
 
 @pytest.mark.proves("I3")
-@pytest.mark.parametrize("lands", [True, False])
-async def test_an_answer_that_is_lost_is_found_again_or_made_anew(
-    store: SqlStore, line: Line, lands: bool
+@pytest.mark.parametrize("is_stored", [True, False])
+async def test_lost_answer_is_found_again_or_the_batch_is_repeated(
+    store: SqlStore, flaky_link: FlakyLink, is_stored: bool
 ) -> None:
-    line.cut(lands=lands)
+    flaky_link.break_commit(is_stored=is_stored)
     answer = await store.apply(a_submit())
     assert isinstance(answer, Accepted)
     assert await store.runs.run(answer.run_id) is not None
-    assert len([one async for one in store.runs.list_runs(RunFilter(), limit=10)]) == 1
+    assert len([record async for record in store.runs.list_runs(RunFilter(), limit=10)]) == 1
 
 
 @pytest.mark.proves("I3")
-async def test_a_batch_that_did_not_land_is_not_taken_for_the_one_before_it(
-    store: SqlStore, line: Line, monkeypatch: pytest.MonkeyPatch
+async def test_batch_that_was_not_stored_is_not_taken_for_the_one_before(
+    store: SqlStore, flaky_link: FlakyLink, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Which had landed, although its caller could only be told that nobody knows."""
+    """The batch before it was stored, although its caller got "outcome unknown"."""
     monkeypatch.setattr(writer, "OUTAGE_S_MAX", 0.2)
     await store.apply(a_submit("zero"))
-    line.cut(lands=True)
-    line.is_away = True
+    flaky_link.break_commit(is_stored=True)
+    flaky_link.is_away = True
     with pytest.raises(OutcomeUnknown):
         await store.apply(a_submit("one"))
-    line.is_away = False
-    line.cut(lands=False)
+    flaky_link.is_away = False
+    flaky_link.break_commit(is_stored=False)
     answer = await store.apply(a_submit("two"))
     assert isinstance(answer, Accepted)
     assert await store.runs.run(answer.run_id) is not None

@@ -1,4 +1,4 @@
-"""The row of a key: its word (R1.6), its saved parameters, and its lock (R1.7)."""
+"""The row of a key: its status name (R1.6), its saved parameters and its lock (R1.7)."""
 
 import asyncio
 import json
@@ -22,27 +22,27 @@ from headway.ports.run_reader import RunFilter
 from headway.testing import FakeClock, a_submit, claim_of, document
 from tests.contract.backends import read_all
 from tests.contract.scenes import (
-    claimed_one,
-    events,
-    given,
-    instance,
-    running,
-    state,
-    submitted,
-    together,
+    apply_in_one_batch,
+    bring_run_to,
+    claim_run,
+    read_events,
+    read_run,
+    register_instance,
+    start_run,
+    submit_run,
 )
 
 ANN = Key("ann")
 
 
-async def word(store: SqlStore, key: str) -> str:
-    """What the row shows: the word of the key's last run that was not turned away."""
-    wanted = RunFilter(key=Key(key), statuses=frozenset(RunStatus) - {RunStatus.REJECTED})
-    last = [one async for one in store.runs.list_runs(wanted, limit=1)]
-    return row_word_of(last[0].run) if last else "Idle"
+async def read_row_name(store: SqlStore, key: str) -> str:
+    """Return the name that the row shows: that of the key's last run that was not rejected."""
+    run_filter = RunFilter(key=Key(key), statuses=frozenset(RunStatus) - {RunStatus.REJECTED})
+    last = [record async for record in store.runs.list_runs(run_filter, limit=1)]
+    return row_name(last[0].run) if last else "Idle"
 
 
-def row_word_of(run: Run) -> str:
+def row_name(run: Run) -> str:
     return row_status_name(run.status, has_started=run.started_at is not None)
 
 
@@ -59,56 +59,56 @@ def row_word_of(run: Run) -> str:
         (RunStatus.TIMED_OUT, "Failed"),
     ],
 )
-async def test_a_person_sees_one_of_six_words(
+async def test_row_shows_one_of_six_names(
     store: SqlStore, clock: FakeClock, source: RunStatus, expected: str
 ) -> None:
-    assert await word(store, "ann") == "Idle"
-    await given(store, clock, source)
-    assert await word(store, "ann") == expected
+    assert await read_row_name(store, "ann") == "Idle"
+    await bring_run_to(store, clock, source)
+    assert await read_row_name(store, "ann") == expected
 
 
 @pytest.mark.proves("R1.6")
-async def test_a_canceled_queued_run_leaves_its_key_idle_and_nothing_else(
+async def test_canceled_queued_run_leaves_its_key_idle(
     store: SqlStore,
 ) -> None:
-    run_id = await submitted(store)
+    run_id = await submit_run(store)
     assert await store.apply(RequestCancel(run_id=run_id)) is CancelResult.CANCELED
-    run = await state(store, run_id)
+    run = await read_run(store, run_id)
     assert (run.started_at, run.generation, run.slot, run.head_key) == (None, 0, None, None)
-    assert await word(store, "ann") == "Idle"
+    assert await read_row_name(store, "ann") == "Idle"
     assert isinstance(await store.apply(SaveKey(key=ANN, job="mirror")), SavedKey)
-    await submitted(store)
+    await submit_run(store)
 
 
 @pytest.mark.proves("R2.1")
-async def test_a_rejected_run_never_changes_the_word(store: SqlStore) -> None:
-    one = await running(store)
+async def test_rejected_run_never_changes_the_name(store: SqlStore) -> None:
+    run = await start_run(store)
     await store.apply(a_submit(is_unattended=True))
-    assert await word(store, "ann") == "Running"
-    await store.apply(Complete(claim_of(one)))
-    assert await word(store, "ann") == "Done"
+    assert await read_row_name(store, "ann") == "Running"
+    await store.apply(Complete(claim_of(run)))
+    assert await read_row_name(store, "ann") == "Done"
     assert row_status_name(RunStatus.REJECTED, has_started=False) == "Idle"
 
 
 @pytest.mark.proves("R1.7")
-async def test_a_row_is_saved_with_its_revision_and_event(
-    store: SqlStore, clock: FakeClock
-) -> None:
+async def test_row_is_saved_with_its_revision_and_event(store: SqlStore, clock: FakeClock) -> None:
     saved = await store.apply(SaveKey(key=ANN, job="mirror", params=document({"page": 1})))
     assert saved == SavedKey(ANN, "mirror", '{"page":1}', 1, clock())
     clock.advance(1)
     changed = await store.apply(SaveKey(key=ANN, job="other"))
     assert changed == SavedKey(ANN, "other", "{}", 2, clock())
-    assert [one async for one in store.runs.keys(limit=10)] == [changed]
-    seen = [(event.type, event.key, json.loads(event.payload)) for event in await events(store)]
-    assert seen == [
+    assert [run async for run in store.runs.keys(limit=10)] == [changed]
+    events_read = [
+        (event.type, event.key, json.loads(event.payload)) for event in await read_events(store)
+    ]
+    assert events_read == [
         (EventType.KEY_CHANGED, ANN, {"revision": 1, "by": ""}),
         (EventType.KEY_CHANGED, ANN, {"revision": 2, "by": ""}),
     ]
 
 
 @pytest.mark.proves("R1.7")
-async def test_a_row_changed_meanwhile_is_not_overwritten(store: SqlStore) -> None:
+async def test_row_changed_by_another_writer_is_not_overwritten(store: SqlStore) -> None:
     await store.apply(SaveKey(key=ANN, job="mirror", expected_revision=0))
     before = await read_all(store)
     stale = SaveKey(key=ANN, job="other", expected_revision=0)
@@ -117,7 +117,7 @@ async def test_a_row_changed_meanwhile_is_not_overwritten(store: SqlStore) -> No
 
 
 @pytest.mark.proves("R1.7")
-async def test_a_row_made_again_is_not_taken_for_the_one_before(store: SqlStore) -> None:
+async def test_recreated_row_is_not_taken_for_the_one_before(store: SqlStore) -> None:
     first = await store.apply(SaveKey(key=ANN, job="mirror"))
     assert isinstance(first, SavedKey)
     await store.apply(DeleteKey(ANN))
@@ -131,31 +131,31 @@ async def test_a_row_made_again_is_not_taken_for_the_one_before(store: SqlStore)
 @pytest.mark.parametrize(
     "source", [RunStatus.QUEUED, RunStatus.RUNNING, RunStatus.CANCELLING], ids=str
 )
-async def test_the_row_is_locked_while_its_run_is_active(
+async def test_row_is_locked_while_its_run_is_active(
     store: SqlStore, clock: FakeClock, source: RunStatus
 ) -> None:
     await store.apply(SaveKey(key=ANN, job="mirror"))
-    run = await given(store, clock, source)
+    run = await bring_run_to(store, clock, source)
     before = await read_all(store)
     assert await store.apply(SaveKey(key=ANN, job="other")) == Locked(run.run_id)
     assert await store.apply(DeleteKey(ANN)) == Locked(run.run_id)
     assert await read_all(store) == before
-    # Another key's row is nobody's business.
+    # The row of another key is not locked.
     assert isinstance(await store.apply(SaveKey(key=Key("bob"), job="mirror")), SavedKey)
 
 
 @pytest.mark.proves("R1.7")
-async def test_the_lock_outlasts_one_run_when_another_waits(store: SqlStore) -> None:
-    one = await running(store)
-    second = await submitted(store, on_conflict=OnConflict.ENQUEUE)
-    await store.apply(Complete(claim_of(one)))
+async def test_lock_outlasts_one_run_when_another_waits(store: SqlStore) -> None:
+    run = await start_run(store)
+    second = await submit_run(store, on_conflict=OnConflict.ENQUEUE)
+    await store.apply(Complete(claim_of(run)))
     assert await store.apply(SaveKey(key=ANN, job="other")) == Locked(second)
-    await store.apply(Complete(claim_of(await claimed_one(store, await instance(store)))))
+    await store.apply(Complete(claim_of(await claim_run(store, await register_instance(store)))))
     assert isinstance(await store.apply(SaveKey(key=ANN, job="other")), SavedKey)
 
 
 @pytest.mark.proves("R1.7")
-async def test_a_submit_and_a_save_at_once_never_both_win_out_of_order(
+async def test_simultaneous_submit_and_save_are_serialized(
     store: SqlStore, another_store: SqlStore
 ) -> None:
     """Either the row was saved before the run was accepted, or the save found it locked."""
@@ -164,7 +164,7 @@ async def test_a_submit_and_a_save_at_once_never_both_win_out_of_order(
         accepted, saved = await asyncio.gather(
             store.apply(a_submit(key)), another_store.apply(SaveKey(key=key, job="other"))
         )
-        order = [event.type for event in await events(store) if event.key == key]
+        order = [event.type for event in await read_events(store) if event.key == key]
         if isinstance(saved, SavedKey):
             assert order == [EventType.KEY_CHANGED, EventType.STATE_CHANGED]
         else:
@@ -174,40 +174,40 @@ async def test_a_submit_and_a_save_at_once_never_both_win_out_of_order(
 
 
 @pytest.mark.proves("R1.7")
-async def test_a_row_can_be_deleted(store: SqlStore) -> None:
+async def test_row_can_be_deleted(store: SqlStore) -> None:
     assert await store.apply(DeleteKey(ANN)) is False
     await store.apply(SaveKey(key=ANN, job="mirror"))
     assert await store.apply(DeleteKey(ANN)) is True
-    assert [one async for one in store.runs.keys(limit=10)] == []
-    assert json.loads((await events(store))[-1].payload) == {"revision": None, "by": ""}
+    assert [run async for run in store.runs.keys(limit=10)] == []
+    assert json.loads((await read_events(store))[-1].payload) == {"revision": None, "by": ""}
 
 
 @pytest.mark.proves("R1.7")
-async def test_several_changes_at_once_behave_as_one_after_the_other(
+async def test_several_changes_in_one_batch_are_serialized(
     store: SqlStore,
 ) -> None:
     saves = [SaveKey(key=ANN, job=job) for job in ("a", "b", "c")]
-    answers = await together(store, *saves[:2], DeleteKey(ANN), saves[2])
+    answers = await apply_in_one_batch(store, *saves[:2], DeleteKey(ANN), saves[2])
     assert [getattr(answer, "job", answer) for answer in answers] == ["a", "b", True, "c"]
-    (saved,) = [one async for one in store.runs.keys(limit=10)]
+    (saved,) = [run async for run in store.runs.keys(limit=10)]
     assert saved.job == "c"
-    assert [event.type for event in await events(store)] == [EventType.KEY_CHANGED] * 4
+    assert [event.type for event in await read_events(store)] == [EventType.KEY_CHANGED] * 4
 
 
 @pytest.mark.proves("R1.7")
-async def test_a_run_with_the_parameters_of_a_row_that_has_changed_is_refused(
+async def test_run_with_the_parameters_of_a_changed_row_is_refused(
     store: SqlStore,
 ) -> None:
     first = await store.apply(SaveKey(key=ANN, job="mirror", params=document({"page": 1})))
     assert isinstance(first, SavedKey)
-    wanted = replace(a_submit(params={"page": 1}), row_revision=first.revision)
-    saved, refused = await together(
-        store, SaveKey(key=ANN, job="mirror", params=document({"page": 2})), wanted
+    submission = replace(a_submit(params={"page": 1}), row_revision=first.revision)
+    saved, refused = await apply_in_one_batch(
+        store, SaveKey(key=ANN, job="mirror", params=document({"page": 2})), submission
     )
     assert refused == KeyRowChanged(saved.revision)
-    assert isinstance(await store.apply(replace(wanted, row_revision=saved.revision)), Accepted)
-    assert await store.apply(SaveKey(key=ANN, job="mirror")) == Locked(wanted.run_id)
-    await store.apply(RequestCancel(run_id=wanted.run_id))
+    assert isinstance(await store.apply(replace(submission, row_revision=saved.revision)), Accepted)
+    assert await store.apply(SaveKey(key=ANN, job="mirror")) == Locked(submission.run_id)
+    await store.apply(RequestCancel(run_id=submission.run_id))
     await store.apply(DeleteKey(ANN))
-    gone = replace(a_submit(), row_revision=saved.revision)
-    assert await store.apply(gone) == KeyRowChanged(0)
+    stale = replace(a_submit(), row_revision=saved.revision)
+    assert await store.apply(stale) == KeyRowChanged(0)

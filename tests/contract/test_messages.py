@@ -1,4 +1,4 @@
-"""Messages that were accepted: read by the job, handed on, or reported when the run ends."""
+"""Accepted messages are read by the job, passed on, or reported when the run ends."""
 
 import json
 from collections.abc import Awaitable, Callable
@@ -8,11 +8,11 @@ import pytest
 
 from headway.adapters.sql.sql_store import SqlStore
 from headway.core.batch_state import UNREAD_SHOWN_COUNT_MAX, UNREAD_SHOWN_LENGTH_MAX
-from headway.core.command.admin.clear_lane import ClearRuns
+from headway.core.command.admin.lane_limits import ClearRuns
 from headway.core.command.flow.publish import FlowStart, StartFlow
 from headway.core.command.run.cancel import ForceCancel, RequestCancel
 from headway.core.command.run.child import CancelChild
-from headway.core.command.run.expire import Expire
+from headway.core.command.run.end_run import Expire
 from headway.core.command.run.inbox import ANSWER, ConsumeInbox, MessageNotAccepted, Posted
 from headway.core.command.run.interrupt import CloseInterrupt, OpenInterrupt
 from headway.core.command.run.report import SetWindow
@@ -30,28 +30,28 @@ from headway.core.run.window import Delivery, Refusal, Window
 from headway.testing import FakeClock, a_message, a_submit, an_error, claim_of, document
 from tests.contract.scenes import (
     TIMEOUT_S,
-    claimed_one,
-    events,
-    instance,
-    orphaned,
-    running,
-    state,
-    submitted,
-    together,
+    apply_in_one_batch,
+    claim_run,
+    orphan_run,
+    read_events,
+    read_run,
+    register_instance,
+    start_run,
+    submit_run,
 )
 
 REPLACE: Final = OnConflict.REPLACE
 
 
 async def payloads(store: SqlStore, run_id: RunId, kind: EventType) -> list[Any]:
-    return [json.loads(e.payload) for e in await events(store, run_id) if e.type == kind]
+    return [json.loads(e.payload) for e in await read_events(store, run_id) if e.type == kind]
 
 
 async def reports(store: SqlStore, run_id: RunId) -> list[Any]:
     return await payloads(store, run_id, EventType.MESSAGES_UNREAD)
 
 
-# Each way in which a run ends, given a run that holds an unread message.
+# Each way in which a run ends, for a run with an unread message.
 
 
 async def _complete(store: SqlStore, _: FakeClock, claim: Claim) -> None:
@@ -79,12 +79,12 @@ async def _time_out(store: SqlStore, clock: FakeClock, claim: Claim) -> None:
 
 
 async def _poison(store: SqlStore, _: FakeClock, claim: Claim) -> None:
-    await orphaned(store, claim.run_id, times=3)
+    await orphan_run(store, claim.run_id, times=3)
 
 
 async def _die_while_cancelling(store: SqlStore, _: FakeClock, claim: Claim) -> None:
     await store.apply(RequestCancel(run_id=claim.run_id))
-    await orphaned(store, claim.run_id)
+    await orphan_run(store, claim.run_id)
 
 
 async def _cancel_while_parked(store: SqlStore, _: FakeClock, claim: Claim) -> None:
@@ -106,18 +106,18 @@ ENDINGS: Final[dict[str, Callable[[SqlStore, FakeClock, Claim], Awaitable[None]]
 
 @pytest.mark.proves("R4.11", "I26")
 @pytest.mark.parametrize("ending", ENDINGS)
-async def test_unread_messages_are_reported_whatever_way_a_run_ends(
+async def test_unread_messages_are_reported_whatever_ends_the_run(
     store: SqlStore, clock: FakeClock, ending: str
 ) -> None:
-    one = await running(store, timeout_s=TIMEOUT_S)
-    claim = claim_of(one)
-    posted = await store.apply(a_message(one.run_id, {"say": "left"}, by="bob"))
+    run = await start_run(store, timeout_s=TIMEOUT_S)
+    claim = claim_of(run)
+    posted = await store.apply(a_message(run.run_id, {"say": "left"}, by="bob"))
     assert isinstance(posted, Posted)
     await ENDINGS[ending](store, clock, claim)
-    assert (await state(store, one.run_id)).status in TERMINAL
+    assert (await read_run(store, run.run_id)).status in TERMINAL
     message = {"seq": posted.seq, "by": "bob", "message": {"say": "left"}}
-    assert await reports(store, one.run_id) == [{"count": 1, "messages": [message]}]
-    *_, report, end = await events(store, one.run_id)
+    assert await reports(store, run.run_id) == [{"count": 1, "messages": [message]}]
+    *_, report, end = await read_events(store, run.run_id)
     assert (report.type, end.type) == (EventType.MESSAGES_UNREAD, EventType.STATE_CHANGED)
 
 
@@ -127,7 +127,7 @@ async def test_unread_messages_of_a_run_that_never_started_are_reported(
     store: SqlStore, clock: FakeClock, ending: str
 ) -> None:
     parent_id = RunId("pruned")
-    run_id = await submitted(store, queue_timeout_s=TIMEOUT_S, parent_id=parent_id)
+    run_id = await submit_run(store, queue_timeout_s=TIMEOUT_S, parent_id=parent_id)
     await store.apply(a_message(run_id, "early"))
     match ending:
         case "cancel":
@@ -139,120 +139,124 @@ async def test_unread_messages_of_a_run_that_never_started_are_reported(
             assert await store.apply(Expire(run_id))
         case _:
             await store.apply(CancelChild(run_id=run_id, parent_id=parent_id))
-    assert (await state(store, run_id)).status in TERMINAL
+    assert (await read_run(store, run_id)).status in TERMINAL
     (report,) = await reports(store, run_id)
     assert (report["count"], report["messages"][0]["message"]) == (1, "early")
 
 
 @pytest.mark.proves("R4.11", "I26")
 async def test_nothing_is_reported_when_every_message_was_read(store: SqlStore) -> None:
-    one = await running(store)
-    await store.apply(a_message(one.run_id, 1))
-    await store.apply(a_message(one.run_id, 2, kind="signal"))
-    await store.apply(ConsumeInbox(claim_of(one)))
-    await store.apply(Complete(claim_of(one), NULL))
-    assert await reports(store, one.run_id) == []
+    run = await start_run(store)
+    await store.apply(a_message(run.run_id, 1))
+    await store.apply(a_message(run.run_id, 2, kind="signal"))
+    await store.apply(ConsumeInbox(claim_of(run)))
+    await store.apply(Complete(claim_of(run), NULL))
+    assert await reports(store, run.run_id) == []
 
 
 @pytest.mark.proves("R4.11", "I26")
-async def test_a_message_that_shares_a_commit_with_the_end_is_refused_or_reported(
+async def test_message_in_the_commit_of_the_end_is_refused_or_reported(
     store: SqlStore,
 ) -> None:
-    one = await running(store)
-    before, _, after = await together(
+    run = await start_run(store)
+    before, _, after = await apply_in_one_batch(
         store,
-        a_message(one.run_id, "before"),
-        Complete(claim_of(one), NULL),
-        a_message(one.run_id, "after"),
+        a_message(run.run_id, "before"),
+        Complete(claim_of(run), NULL),
+        a_message(run.run_id, "after"),
     )
     assert (isinstance(before, Posted), isinstance(after, Posted)) == (True, False)
-    (report,) = await reports(store, one.run_id)
+    (report,) = await reports(store, run.run_id)
     assert [message["message"] for message in report["messages"]] == ["before"]
 
 
 @pytest.mark.proves("R4.11")
-async def test_a_report_of_unread_messages_is_bounded(store: SqlStore) -> None:
-    many, large = await running(store, "ann"), await running(store, "bob")
+async def test_report_of_unread_messages_is_bounded(store: SqlStore) -> None:
+    many, large = await start_run(store, "ann"), await start_run(store, "bob")
     posts = [a_message(many.run_id, n) for n in range(UNREAD_SHOWN_COUNT_MAX + 5)]
-    await together(store, *posts)
+    await apply_in_one_batch(store, *posts)
     await store.apply(a_message(large.run_id, "small"))
     await store.apply(a_message(large.run_id, "x" * UNREAD_SHOWN_LENGTH_MAX))
-    for one, count, shown_count in ((many, len(posts), UNREAD_SHOWN_COUNT_MAX), (large, 2, 1)):
-        await store.apply(Complete(claim_of(one), NULL))
-        (report,) = await reports(store, one.run_id)
+    for run, count, shown_count in ((many, len(posts), UNREAD_SHOWN_COUNT_MAX), (large, 2, 1)):
+        await store.apply(Complete(claim_of(run), NULL))
+        (report,) = await reports(store, run.run_id)
         assert (report["count"], len(report["messages"])) == (count, shown_count)
 
 
-async def ask_and_answer(store: SqlStore, claim: Claim, *said: object) -> None:
-    for number, answer in enumerate(said):
+async def ask_and_answer(store: SqlStore, claim: Claim, *answers: object) -> None:
+    for number, answer in enumerate(answers):
         call_id = f"1.{number:02}"
         await store.apply(OpenInterrupt(claim, call_id, document("may I?")))
         item = a_message(claim.run_id, answer, kind=ANSWER, call_id=call_id, by="eve")
         assert isinstance(await store.apply(item), Posted)
 
 
-async def unheard(store: SqlStore, run_id: RunId) -> list[Any]:
+async def read_unreceived_answers(store: SqlStore, run_id: RunId) -> list[Any]:
     return await payloads(store, run_id, EventType.ANSWERS_UNREAD)
 
 
 @pytest.mark.proves("I25", "I26")
 @pytest.mark.parametrize("is_taken", [False, True])
 @pytest.mark.parametrize("ending", ENDINGS)
-async def test_answers_that_no_job_has_heard_are_reported_whatever_way_a_run_ends(
+async def test_answers_that_no_job_received_are_reported_whatever_ends_the_run(
     store: SqlStore, clock: FakeClock, ending: str, *, is_taken: bool
 ) -> None:
-    claim = claim_of(await running(store, timeout_s=TIMEOUT_S))
+    claim = claim_of(await start_run(store, timeout_s=TIMEOUT_S))
     await ask_and_answer(store, claim, {"approved": True})
-    if is_taken:  # From the inbox, by an execution that does not come to act on it.
+    if is_taken:  # From the inbox, by an execution that does not act on it.
         assert await store.apply(ConsumeInbox(claim, ANSWER))
     await ENDINGS[ending](store, clock, claim)
-    assert (await state(store, claim.run_id)).status in TERMINAL
+    assert (await read_run(store, claim.run_id)).status in TERMINAL
     answer = {"call_id": "1.00", "by": "eve", "answer": {"approved": True}}
-    assert await unheard(store, claim.run_id) == [{"count": 1, "answers": [answer]}]
-    *_, report, end = await events(store, claim.run_id)
+    assert await read_unreceived_answers(store, claim.run_id) == [{"count": 1, "answers": [answer]}]
+    *_, report, end = await read_events(store, claim.run_id)
     assert (report.type, end.type) == (EventType.ANSWERS_UNREAD, EventType.STATE_CHANGED)
 
 
 @pytest.mark.proves("I26")
-async def test_answers_that_were_heard_and_questions_without_one_are_not_reported(
+async def test_received_answers_and_unanswered_questions_are_not_reported(
     store: SqlStore,
 ) -> None:
-    claim = claim_of(await running(store))
+    claim = claim_of(await start_run(store))
     await ask_and_answer(store, claim, True)
     assert await store.apply(CloseInterrupt(claim, "1.00", NULL)) == "true"
     await store.apply(OpenInterrupt(claim, "2", document("and now?")))
     await store.apply(Complete(claim, NULL))
-    assert await unheard(store, claim.run_id) == []
+    assert await read_unreceived_answers(store, claim.run_id) == []
 
 
 @pytest.mark.proves("I26")
-async def test_a_report_of_answers_is_bounded(store: SqlStore) -> None:
-    many, large = await running(store, "ann"), await running(store, "bob")
+async def test_report_of_answers_is_bounded(store: SqlStore) -> None:
+    many, large = await start_run(store, "ann"), await start_run(store, "bob")
     await ask_and_answer(store, claim_of(many), *range(UNREAD_SHOWN_COUNT_MAX + 5))
     await ask_and_answer(store, claim_of(large), "small", "x" * UNREAD_SHOWN_LENGTH_MAX)
-    for one, count, shown_count in ((many, UNREAD_SHOWN_COUNT_MAX + 5, 20), (large, 2, 1)):
-        await store.apply(Complete(claim_of(one), NULL))
-        (report,) = await unheard(store, one.run_id)
+    for run, count, shown_count in ((many, UNREAD_SHOWN_COUNT_MAX + 5, 20), (large, 2, 1)):
+        await store.apply(Complete(claim_of(run), NULL))
+        (report,) = await read_unreceived_answers(store, run.run_id)
         assert (report["count"], len(report["answers"])) == (count, shown_count)
 
 
 @pytest.mark.proves("R3.11", "R4.11", "I26")
-async def test_unread_messages_of_replaced_runs_go_to_the_run_that_replaces_them(
+async def test_unread_messages_of_replaced_runs_go_to_the_new_run(
     store: SqlStore,
 ) -> None:
-    first = await running(store)
-    behind_id = await submitted(store, on_conflict=OnConflict.ENQUEUE)
+    first = await start_run(store)
+    behind_id = await submit_run(store, on_conflict=OnConflict.ENQUEUE)
     await store.apply(a_message(first.run_id, "one", by="bob"))
     await store.apply(a_message(behind_id, "two"))
     await store.apply(a_message(first.run_id, "three"))
     await store.apply(a_message(first.run_id, "not a message", kind="signal"))
-    new_id = await submitted(store, on_conflict=REPLACE)
+    new_id = await submit_run(store, on_conflict=REPLACE)
     posted = await payloads(store, new_id, EventType.MESSAGE_POSTED)
-    assert [one["carried_from"] for one in posted] == [first.run_id, first.run_id, behind_id]
+    assert [payload["carried_from"] for payload in posted] == [
+        first.run_id,
+        first.run_id,
+        behind_id,
+    ]
     carried = await payloads(store, first.run_id, EventType.MESSAGES_CARRIED)
     assert carried == [{"count": 2, "to": new_id}]
     await store.apply(ConfirmCancel(claim_of(first)))
-    new = await claimed_one(store, await instance(store))
+    new = await claim_run(store, await register_instance(store))
     assert (new.run_id, new.unread_count) == (new_id, 3)
     items = await store.apply(ConsumeInbox(claim_of(new))) or ()
     assert [(item.payload, item.by) for item in items] == [
@@ -261,17 +265,17 @@ async def test_unread_messages_of_replaced_runs_go_to_the_run_that_replaces_them
         ('"two"', ""),
     ]
     assert await reports(store, first.run_id) == await reports(store, behind_id) == []
-    assert (await state(store, first.run_id)).unread_count == 1
+    assert (await read_run(store, first.run_id)).unread_count == 1
 
 
 @pytest.mark.proves("R3.11", "I26")
-async def test_a_message_that_shares_a_commit_with_the_replacement_is_carried_or_refused(
+async def test_message_in_the_commit_of_the_replacement_is_carried_or_refused(
     store: SqlStore,
 ) -> None:
-    one = await running(store)
+    run = await start_run(store)
     replacing = a_submit("ann", on_conflict=REPLACE)
-    before, accepted, after = await together(
-        store, a_message(one.run_id, "before"), replacing, a_message(one.run_id, "after")
+    before, accepted, after = await apply_in_one_batch(
+        store, a_message(run.run_id, "before"), replacing, a_message(run.run_id, "after")
     )
     assert isinstance(accepted, Accepted)
     assert (isinstance(before, Posted), isinstance(after, Posted)) == (True, False)
@@ -280,26 +284,26 @@ async def test_a_message_that_shares_a_commit_with_the_replacement_is_carried_or
 
 
 @pytest.mark.proves("R3.11", "I26")
-async def test_a_flow_task_takes_over_no_messages_and_the_replaced_run_reports_them(
+async def test_flow_task_takes_over_no_messages_and_the_replaced_run_reports_them(
     store: SqlStore,
 ) -> None:
-    one = await running(store)
-    await store.apply(a_message(one.run_id, "hello"))
+    run = await start_run(store)
+    await store.apply(a_message(run.run_id, "hello"))
     submission = Submit(
         run_id=RunId("task-1"), key=Key("ann"), job=FLOW_JOB, lane=FLOW_LANE, on_conflict=REPLACE
     )
     start = FlowStart(flow="orders", version=1, node="a", cursor=EMPTY_OBJECT)
     assert isinstance(await store.apply(StartFlow(submission=submission, start=start)), Accepted)
-    await store.apply(ConfirmCancel(claim_of(one)))
-    assert [report["count"] for report in await reports(store, one.run_id)] == [1]
+    await store.apply(ConfirmCancel(claim_of(run)))
+    assert [report["count"] for report in await reports(store, run.run_id)] == [1]
     refused = await store.apply(a_message(RunId("task-1")))
     assert refused == MessageNotAccepted(Refusal.FLOW_TASK)
 
 
 @pytest.mark.proves("R4.8", "R4.11", "I26")
 @pytest.mark.parametrize("way", ["parked", "retried", "orphaned"])
-async def test_between_two_executions_a_message_is_refused(store: SqlStore, way: str) -> None:
-    claim = claim_of(await running(store))
+async def test_message_between_two_executions_is_refused(store: SqlStore, way: str) -> None:
+    claim = claim_of(await start_run(store))
     await store.apply(SetWindow(claim, Window.STREAMING))
     match way:
         case "parked":
@@ -307,32 +311,32 @@ async def test_between_two_executions_a_message_is_refused(store: SqlStore, way:
         case "retried":
             await store.apply(Retry(claim, an_error(), 60))
         case _:
-            await orphaned(store, claim.run_id)
+            await orphan_run(store, claim.run_id)
     message = a_message(claim.run_id, delivery=Delivery.NOW)
     assert await store.apply(message) == MessageNotAccepted(Refusal.NOT_STREAMING, can_wait=True)
 
 
 @pytest.mark.proves("R4.11", "I26")
-async def test_to_read_messages_opens_the_window_unless_the_job_has_set_one(
+async def test_reading_messages_opens_the_window_unless_the_job_has_set_one(
     store: SqlStore,
 ) -> None:
-    claim = claim_of(await running(store))
-    look = ConsumeInbox(claim, open_window=True)
-    assert await store.apply(look) == ()
-    assert (await state(store, claim.run_id)).window == Window.STREAMING
+    claim = claim_of(await start_run(store))
+    consume = ConsumeInbox(claim, open_window=True)
+    assert await store.apply(consume) == ()
+    assert (await read_run(store, claim.run_id)).window == Window.STREAMING
     for window in (Window.COMPACTING, Window.CLOSED):
         await store.apply(SetWindow(claim, window))
-        await store.apply(look)
-        assert (await state(store, claim.run_id)).window == window
+        await store.apply(consume)
+        assert (await read_run(store, claim.run_id)).window == window
     await store.apply(SetWindow(claim, Window.NONE))
     await store.apply(RequestCancel(run_id=claim.run_id))
-    await store.apply(look)
-    assert (await state(store, claim.run_id)).window == Window.NONE
+    await store.apply(consume)
+    assert (await read_run(store, claim.run_id)).window == Window.NONE
 
 
 @pytest.mark.proves("R4.11")
-async def test_a_queued_run_takes_only_messages_that_wait(store: SqlStore) -> None:
-    run_id = await submitted(store)
+async def test_queued_run_accepts_only_messages_that_wait(store: SqlStore) -> None:
+    run_id = await submit_run(store)
     refused = await store.apply(a_message(run_id, delivery=Delivery.NOW))
     assert refused == MessageNotAccepted(Refusal.NOT_STARTED, can_wait=True)
     assert isinstance(await store.apply(a_message(run_id)), Posted)

@@ -1,4 +1,4 @@
-"""Parked: held by nobody, without a slot, until something wakes it."""
+"""A parked run has no holder and no slot until it is woken."""
 
 import asyncio
 
@@ -20,71 +20,71 @@ from headway.testing import FakeClock, a_claim, a_message, a_submit, claim_of, d
 from headway.testing.locks import NO_LOCKS
 from tests.contract.backends import read_all
 from tests.contract.scenes import (
-    claimed,
-    claimed_one,
-    instance,
-    kinds,
-    lane_view,
-    moves,
+    claim_run,
+    claim_runs,
     raise_limit,
-    running,
-    state,
-    submitted,
+    read_event_types,
+    read_lane,
+    read_run,
+    read_transitions,
+    register_instance,
+    start_run,
+    submit_run,
 )
 
 
 @pytest.mark.proves("R4.14")
-async def test_a_parked_run_holds_nothing_but_its_key(store: SqlStore) -> None:
-    one = await running(store)
-    await store.apply(SetWindow(claim_of(one), Window.STREAMING))
-    assert await store.apply(Park(claim_of(one))) is True
-    run = await state(store, one.run_id)
+async def test_parked_run_holds_nothing_but_its_key(store: SqlStore) -> None:
+    claimed_run = await start_run(store)
+    await store.apply(SetWindow(claim_of(claimed_run), Window.STREAMING))
+    assert await store.apply(Park(claim_of(claimed_run))) is True
+    run = await read_run(store, claimed_run.run_id)
     assert (run.status, run.is_parked) == (RunStatus.RUNNING, True)
     assert (run.slot, run.token, run.instance_id) == (None, NO_TOKEN, None)
     assert (run.window, run.queue_rank, run.head_key) == (0, None, "ann")
-    assert (await lane_view(store)).held_count == 0
-    assert await claimed(store, a_claim(await instance(store))) == ()
-    assert await store.apply(a_submit()) == Busy(one.run_id)
+    assert (await read_lane(store)).held_count == 0
+    assert await claim_runs(store, a_claim(await register_instance(store))) == ()
+    assert await store.apply(a_submit()) == Busy(claimed_run.run_id)
 
 
 @pytest.mark.proves("I18")
-async def test_a_sweep_tells_whose_timer_ends_soon_and_that_one_is_woken_on_time(
+async def test_sweep_reports_the_next_timer_and_that_run_is_woken_on_time(
     store: SqlStore, clock: FakeClock
 ) -> None:
-    """And never too early, nor by a program that stops: the next sweep finds it."""
-    one = await running(store)
-    await store.apply(Park(claim_of(one), wake_at=add_seconds(clock(), seconds=1.5)))
-    far = await running(store, "far")
+    """It is never woken early, nor by a program that stops: the next sweep finds it."""
+    run = await start_run(store)
+    await store.apply(Park(claim_of(run), wake_at=add_seconds(clock(), seconds=1.5)))
+    far = await start_run(store, "far")
     await store.apply(Park(claim_of(far), wake_at=add_seconds(clock(), seconds=90)))
     soon = await sweep(store, store.runs, NO_LOCKS)
-    assert [run_id for _, run_id in soon] == [one.run_id]
-    stopped, awaited, due_now = asyncio.Event(), {one.run_id}, [(-1.0, one.run_id)]
+    assert [run_id for _, run_id in soon] == [run.run_id]
+    stopped, awaited, due_now = asyncio.Event(), {run.run_id}, [(-1.0, run.run_id)]
     await wake_on_time(store, due_now, pending_ids=awaited, stop_event=stopped)
-    assert (await state(store, one.run_id)).is_parked
+    assert (await read_run(store, run.run_id)).is_parked
     assert awaited == set()
     clock.advance(2)
     stopped.set()
     await wake_on_time(store, due_now, pending_ids=awaited, stop_event=stopped)
-    assert (await state(store, one.run_id)).is_parked
+    assert (await read_run(store, run.run_id)).is_parked
     stopped.clear()
     await wake_on_time(store, due_now, pending_ids=awaited, stop_event=stopped)
-    assert not (await state(store, one.run_id)).is_parked
+    assert not (await read_run(store, run.run_id)).is_parked
 
 
 @pytest.mark.proves("R4.14")
-async def test_a_woken_run_goes_on_from_its_checkpoint_under_a_new_claim(
+async def test_woken_run_continues_from_its_checkpoint_under_a_new_claim(
     store: SqlStore,
 ) -> None:
-    one = await running(store, params={"n": 1})
-    await store.apply(SaveCheckpoint(claim_of(one), document({"page": 2})))
-    await store.apply(Park(claim_of(one)))
-    assert await store.apply(Wake(one.run_id)) is True
-    again = await claimed_one(store, await instance(store))
-    assert (again.run_id, again.generation, again.is_resumed) == (one.run_id, 2, False)
+    run = await start_run(store, params={"n": 1})
+    await store.apply(SaveCheckpoint(claim_of(run), document({"page": 2})))
+    await store.apply(Park(claim_of(run)))
+    assert await store.apply(Wake(run.run_id)) is True
+    again = await claim_run(store, await register_instance(store))
+    assert (again.run_id, again.generation, again.is_resumed) == (run.run_id, 2, False)
     assert (again.params, again.checkpoint) == ('{"n":1}', '{"page":2}')
-    assert again.token != one.token
-    assert await moves(store, one.run_id) == [(None, "queued"), ("queued", "running")]
-    assert (await kinds(store, one.run_id))[2:] == [
+    assert again.token != run.token
+    assert await read_transitions(store, run.run_id) == [(None, "queued"), ("queued", "running")]
+    assert (await read_event_types(store, run.run_id))[2:] == [
         EventType.CHECKPOINT,
         EventType.PARKED,
         EventType.WOKEN,
@@ -93,66 +93,66 @@ async def test_a_woken_run_goes_on_from_its_checkpoint_under_a_new_claim(
 
 
 @pytest.mark.proves("R4.14")
-async def test_only_what_is_parked_is_woken(store: SqlStore) -> None:
-    holder = await instance(store)
-    queued = await submitted(store, "queued")
-    one = await running_after(store, queued)
-    waiter = await running(store, "waiter", by=holder)
+async def test_only_parked_runs_are_woken(store: SqlStore) -> None:
+    holder = await register_instance(store)
+    queued = await submit_run(store, "queued")
+    running_id = await claim_after(store, queued)
+    waiter = await start_run(store, "waiter", by=holder)
     await store.apply(ReleaseSlot(claim_of(waiter)))
     before = await read_all(store)
-    for run_id in (one, waiter.run_id, RunId("none")):
+    for run_id in (running_id, waiter.run_id, RunId("none")):
         assert await store.apply(Wake(run_id)) is False
     assert await read_all(store) == before
 
 
-async def running_after(store: SqlStore, run_id: RunId) -> RunId:
-    one = await claimed_one(store, await instance(store))
-    assert one.run_id == run_id
-    return one.run_id
+async def claim_after(store: SqlStore, run_id: RunId) -> RunId:
+    run = await claim_run(store, await register_instance(store))
+    assert run.run_id == run_id
+    return run.run_id
 
 
 @pytest.mark.proves("R4.14")
-async def test_what_came_before_it_parked_wakes_it_at_once(store: SqlStore) -> None:
-    one = await running(store)
-    await store.apply(a_message(one.run_id))
-    assert await store.apply(Park(claim_of(one)))
-    run = await state(store, one.run_id)
+async def test_message_before_the_parking_wakes_the_run_at_once(store: SqlStore) -> None:
+    claimed_run = await start_run(store)
+    await store.apply(a_message(claimed_run.run_id))
+    assert await store.apply(Park(claim_of(claimed_run)))
+    run = await read_run(store, claimed_run.run_id)
     assert (run.is_parked, run.unread_count) == (False, 1)
-    assert (await claimed_one(store, await instance(store))).run_id == one.run_id
+    assert (await claim_run(store, await register_instance(store))).run_id == claimed_run.run_id
 
 
 @pytest.mark.proves("R4.14")
-async def test_a_message_and_the_parking_at_once_never_miss_each_other(
+async def test_simultaneous_message_and_parking_never_miss_each_other(
     store: SqlStore, another_store: SqlStore
 ) -> None:
-    holder = await instance(store)
+    holder = await register_instance(store)
     await raise_limit(store, 100)
     for number in range(20):
-        one = await running(store, f"key-{number}", by=holder)
+        run = await start_run(store, f"key-{number}", by=holder)
         await asyncio.gather(
-            store.apply(Park(claim_of(one))), another_store.apply(a_message(one.run_id))
+            store.apply(Park(claim_of(run))), another_store.apply(a_message(run.run_id))
         )
-        assert (await claimed_one(store, holder)).run_id == one.run_id
+        assert (await claim_run(store, holder)).run_id == run.run_id
 
 
 @pytest.mark.proves("R4.14")
-async def test_a_run_can_park_while_it_waits_for_a_slot(store: SqlStore) -> None:
-    one = await running(store)
-    await store.apply(ReleaseSlot(claim_of(one)))
-    await store.apply(RequestSlot(claim_of(one)))
-    assert await store.apply(Park(claim_of(one)))
-    assert await claimed(store, a_claim(await instance(store))) == ()
-    assert await store.apply(Wake(one.run_id))
+async def test_run_can_park_while_it_waits_for_a_slot(store: SqlStore) -> None:
+    run = await start_run(store)
+    await store.apply(ReleaseSlot(claim_of(run)))
+    await store.apply(RequestSlot(claim_of(run)))
+    assert await store.apply(Park(claim_of(run)))
+    assert await claim_runs(store, a_claim(await register_instance(store))) == ()
+    assert await store.apply(Wake(run.run_id))
 
 
 @pytest.mark.proves("R4.14")
-async def test_those_behind_a_parked_run_wait_until_it_has_ended(store: SqlStore) -> None:
-    one = await running(store)
-    behind = await submitted(store, on_conflict=OnConflict.ENQUEUE)
-    await store.apply(Park(claim_of(one)))
-    holder = await instance(store)
-    assert await claimed(store, a_claim(holder, count=9)) == ()
-    await store.apply(Wake(one.run_id))
-    again = await claimed_one(store, holder, count=9)
+async def test_runs_behind_a_parked_run_wait_until_it_has_ended(store: SqlStore) -> None:
+    run = await start_run(store)
+    behind = await submit_run(store, on_conflict=OnConflict.ENQUEUE)
+    await store.apply(Park(claim_of(run)))
+    holder = await register_instance(store)
+    assert await claim_runs(store, a_claim(holder, count=9)) == ()
+    await store.apply(Wake(run.run_id))
+    again = await claim_run(store, holder, count=9)
     await store.apply(Complete(claim_of(again)))
-    assert (await claimed_one(store, holder)).run_id == behind
+    assert (await claim_run(store, holder)).run_id == behind

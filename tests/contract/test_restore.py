@@ -12,7 +12,7 @@ from headway.core.run.events import Event
 from headway.services.upkeep.event_feed import EventFeed
 from headway.testing import FakeClock
 from tests.contract.backends import read_all
-from tests.contract.scenes import submitted
+from tests.contract.scenes import submit_run
 
 
 async def restore(store: SqlStore, backup: Mapping[str, Sequence[tuple[Any, ...]]]) -> None:
@@ -40,7 +40,7 @@ async def test_reader_with_a_lost_event_finds_a_gap_and_others_read_on(
     async def add(prefix: str, count: int) -> None:
         for number in range(count):
             clock.advance(1)
-            await submitted(store, f"{prefix}-{number}")
+            await submit_run(store, f"{prefix}-{number}")
 
     await add("kept", 3)
     backup = await read_all(store)
@@ -59,18 +59,18 @@ async def test_reader_with_a_lost_event_finds_a_gap_and_others_read_on(
 
 
 @pytest.mark.proves("I14")
-async def test_server_that_runs_through_a_restore_tells_its_watchers(
+async def test_server_that_runs_through_a_restore_notifies_its_watchers(
     store: SqlStore, clock: FakeClock
 ) -> None:
-    await submitted(store, "kept")
+    await submit_run(store, "kept")
     backup = await read_all(store)
     clock.advance(1)
-    await submitted(store, "lost")
+    await submit_run(store, "lost")
     async with EventFeed(store, store.events, pack=pack) as feed:
         before = feed.history_count
         clock.advance(60)
         await restore(store, backup)
-        await submitted(store, "new")
-        await submitted(store, "newer")
+        await submit_run(store, "new")
+        await submit_run(store, "newer")
         while feed.history_count == before:
             await feed.wait(feed.last_seq, timeout_s=1)

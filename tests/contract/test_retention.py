@@ -1,4 +1,4 @@
-"""Retention: what is over and old goes, a few rows at a time, and nothing else (I19)."""
+"""Retention removes old ended rows, a few at a time, and nothing else (I19)."""
 
 import pytest
 import sqlalchemy as sa
@@ -20,34 +20,34 @@ from headway.core.run.status import RunStatus
 from headway.core.run.transitions import ACTIVE, TERMINAL
 from headway.services.upkeep.pruner import BATCH_SIZE, DAY_S, Pruner, Retention
 from headway.testing import FakeClock, a_claim, a_message, a_submit, claim_of, document
-from tests.contract.backends import Place, linked, opened_beside, read_all
+from tests.contract.backends import DatabaseTarget, open_link, open_second_store, read_all
 from tests.contract.scenes import (
-    claimed_one,
-    events,
-    given,
-    instance,
-    running,
-    state,
-    submitted,
-    together,
+    apply_in_one_batch,
+    bring_run_to,
+    claim_run,
+    read_events,
+    read_run,
+    register_instance,
+    start_run,
+    submit_run,
 )
 
 
-async def ended(store: SqlStore, key: str = "ann") -> RunId:
-    one = await running(store, key)
-    await store.apply(a_message(one.run_id))
-    await store.apply(SaveCheckpoint(claim_of(one), document({"page": 3})))
-    await store.apply(Complete(claim_of(one)))
-    return one.run_id
+async def end_run(store: SqlStore, key: str = "ann") -> RunId:
+    run = await start_run(store, key)
+    await store.apply(a_message(run.run_id))
+    await store.apply(SaveCheckpoint(claim_of(run), document({"page": 3})))
+    await store.apply(Complete(claim_of(run)))
+    return run.run_id
 
 
 @pytest.mark.proves("I19")
-async def test_what_has_ended_long_ago_goes_with_its_inbox(
+async def test_old_ended_runs_are_removed_with_their_inbox(
     store: SqlStore, clock: FakeClock
 ) -> None:
-    old = await ended(store, "old")
+    old = await end_run(store, "old")
     clock.advance(100)
-    young = await ended(store, "young")
+    young = await end_run(store, "young")
     pruning = PruneRuns((old, young, RunId("none")), ended_before=clock())
     assert await store.apply(pruning) == 1
     assert await store.runs.run(old) is None
@@ -55,16 +55,16 @@ async def test_what_has_ended_long_ago_goes_with_its_inbox(
     assert list(await store.runs.inbox(old)) == []
     assert len(await store.runs.inbox(young)) == 1
     assert await store.apply(pruning) == 0
-    # The stream is not torn: its events go by age, from the beginning.
-    assert len(await events(store, old)) > 0
+    # The stream has no gap: its events are removed by age, from the beginning.
+    assert len(await read_events(store, old)) > 0
 
 
 @pytest.mark.proves("I3")
 @pytest.mark.parametrize("status", sorted(ACTIVE), ids=str)
-async def test_what_is_active_never_goes(
+async def test_active_runs_are_never_removed(
     store: SqlStore, clock: FakeClock, status: RunStatus
 ) -> None:
-    run = await given(store, clock, status)
+    run = await bring_run_to(store, clock, status)
     clock.advance(1e6)
     before = await read_all(store)
     assert await store.apply(PruneRuns((run.run_id,), ended_before=clock())) == 0
@@ -73,61 +73,63 @@ async def test_what_is_active_never_goes(
 
 @pytest.mark.proves("I19")
 @pytest.mark.parametrize("status", sorted(TERMINAL - {RunStatus.REJECTED}), ids=str)
-async def test_however_it_ended(store: SqlStore, clock: FakeClock, status: RunStatus) -> None:
-    run = await given(store, clock, status)
+async def test_ended_runs_of_every_status_are_removed(
+    store: SqlStore, clock: FakeClock, status: RunStatus
+) -> None:
+    run = await bring_run_to(store, clock, status)
     clock.advance(1)
     assert await store.apply(PruneRuns((run.run_id,), ended_before=clock())) == 1
 
 
 @pytest.mark.proves("I3")
-async def test_a_busy_key_keeps_its_runs_for_who_continues_them(
+async def test_busy_key_keeps_the_run_that_may_be_continued(
     store: SqlStore, clock: FakeClock
 ) -> None:
-    old = await ended(store)
+    old = await end_run(store)
     clock.advance(100)
-    await submitted(store, mode=RunMode.CONTINUE)
+    await submit_run(store, mode=RunMode.CONTINUE)
     pruning = PruneRuns((old,), ended_before=clock())
     assert await store.apply(pruning) == 0
-    one = await claimed_one(store, await instance(store))
-    assert one.checkpoint == '{"page":3}'
-    await store.apply(Complete(claim_of(one)))
+    run = await claim_run(store, await register_instance(store))
+    assert run.checkpoint == '{"page":3}'
+    await store.apply(Complete(claim_of(run)))
     assert await store.apply(pruning) == 1
 
 
 @pytest.mark.proves("I19")
-async def test_a_busy_key_keeps_nothing_but_what_may_be_continued(
+async def test_busy_key_keeps_no_other_run_than_the_one_to_continue(
     store: SqlStore, clock: FakeClock
 ) -> None:
-    old = [await ended(store) for _ in range(3)]
-    instance_id = await instance(store)
-    head = await submitted(store)
-    in_queue = await submitted(store, on_conflict=OnConflict.ENQUEUE)
+    old = [await end_run(store) for _ in range(3)]
+    instance_id = await register_instance(store)
+    head = await submit_run(store)
+    in_queue = await submit_run(store, on_conflict=OnConflict.ENQUEUE)
     await store.apply(RequestCancel(run_id=in_queue))
-    await submitted(store, on_conflict=OnConflict.ENQUEUE, mode=RunMode.CONTINUE)
+    await submit_run(store, on_conflict=OnConflict.ENQUEUE, mode=RunMode.CONTINUE)
     clock.advance(100)
     pruning = PruneRuns((*old, in_queue), ended_before=clock())
     assert await store.apply(pruning) == 3
     assert await store.runs.run(old[-1]) is not None
-    # The head goes without having started, so the one behind it goes on from the last that did.
+    # The head ends without having started, so the run behind it continues from the last started.
     await store.apply(RequestCancel(run_id=head))
-    assert (await claimed_one(store, instance_id)).checkpoint == '{"page":3}'
-    # From now on it would be the one to continue.
+    assert (await claim_run(store, instance_id)).checkpoint == '{"page":3}'
+    # From now on this is the run to continue.
     assert await store.apply(pruning) == 1
 
 
 @pytest.mark.proves("I19")
 @pytest.mark.parametrize("has_started", [False, True])
-async def test_of_a_busy_key_those_go_that_are_older_than_what_may_be_continued(
+async def test_older_runs_of_a_busy_key_are_removed(
     store: SqlStore, clock: FakeClock, has_started: bool
 ) -> None:
-    """Also when that one is not asked for in the same batch."""
-    older = [await ended(store) for _ in range(2)]
-    newest = await ended(store)
-    instance_id = await instance(store)
-    await submitted(store)
+    """Also if the run to continue is not part of the same batch."""
+    older = [await end_run(store) for _ in range(2)]
+    newest = await end_run(store)
+    instance_id = await register_instance(store)
+    await submit_run(store)
     if has_started:
-        await claimed_one(store, instance_id)
-    await submitted(store, on_conflict=OnConflict.ENQUEUE)
+        await claim_run(store, instance_id)
+    await submit_run(store, on_conflict=OnConflict.ENQUEUE)
     clock.advance(100)
     assert await store.apply(PruneRuns(tuple(older), ended_before=clock())) == 2
     count = await store.apply(PruneRuns((newest,), ended_before=clock()))
@@ -135,98 +137,100 @@ async def test_of_a_busy_key_those_go_that_are_older_than_what_may_be_continued(
 
 
 @pytest.mark.proves("I3")
-async def test_what_is_pruned_first_does_not_count_for_the_rest_of_its_batch(
+async def test_run_pruned_first_does_not_count_for_the_rest_of_its_batch(
     store: SqlStore, clock: FakeClock
 ) -> None:
-    """Between the two the key gets busy, and what is the newest by now may be continued."""
-    first, second, third = [await ended(store) for _ in range(3)]
+    """In between the key becomes busy, and its newest remaining run may be continued."""
+    first, second, third = [await end_run(store) for _ in range(3)]
     clock.advance(100)
     prunings = [PruneRuns(ids, ended_before=clock()) for ids in ((third,), (first, second))]
-    counts = await together(store, prunings[0], a_submit(mode=RunMode.CONTINUE), prunings[1])
+    counts = await apply_in_one_batch(
+        store, prunings[0], a_submit(mode=RunMode.CONTINUE), prunings[1]
+    )
     assert (counts[0], counts[2]) == (1, 1)
     assert await store.runs.run(second) is not None
 
 
 @pytest.mark.proves("I3")
-async def test_a_continue_behind_a_pruning_in_one_batch_continues_from_nothing_that_went(
+async def test_continue_after_a_pruning_in_one_batch_does_not_use_the_pruned_run(
     store: SqlStore, clock: FakeClock
 ) -> None:
-    """As if it had come a moment later: the run that went is not named."""
-    old = await ended(store)
+    """As if it had come a moment later: the pruned run is not its predecessor."""
+    old = await end_run(store)
     clock.advance(100)
-    count, accepted = await together(
+    count, accepted = await apply_in_one_batch(
         store, PruneRuns((old,), ended_before=clock()), a_submit(mode=RunMode.CONTINUE)
     )
     assert (count, isinstance(accepted, Accepted)) == (1, True)
-    assert (await state(store, accepted.run_id)).continued_from is None
+    assert (await read_run(store, accepted.run_id)).continued_from is None
 
 
 @pytest.mark.proves("I3")
-async def test_a_pruning_behind_a_continue_in_one_batch_finds_the_key_busy(
+async def test_pruning_after_a_continue_in_one_batch_finds_the_key_busy(
     store: SqlStore, clock: FakeClock
 ) -> None:
-    old = await ended(store)
+    old = await end_run(store)
     clock.advance(100)
-    _, count = await together(
+    _, count = await apply_in_one_batch(
         store, a_submit(mode=RunMode.CONTINUE), PruneRuns((old,), ended_before=clock())
     )
     assert count == 0
-    assert (await claimed_one(store, await instance(store))).checkpoint == '{"page":3}'
+    assert (await claim_run(store, await register_instance(store))).checkpoint == '{"page":3}'
 
 
 @pytest.mark.proves("I14")
-async def test_a_pruned_stream_says_from_where_it_is_whole(store: SqlStore) -> None:
+async def test_pruned_stream_reports_its_first_complete_position(store: SqlStore) -> None:
     for number in range(6):
-        await submitted(store, f"key-{number}")
+        await submit_run(store, f"key-{number}")
     await store.apply(PruneEvents(4))
     page = await store.events.events(after_seq=0, limit=100)
     assert ([event.seq for event in page.events], page.last_seq, page.pruned_seq) == ([5, 6], 6, 4)
-    # It goes on counting where it was.
+    # The numbering continues.
     accepted = await store.apply(a_submit("next"))
     assert isinstance(accepted, Accepted)
     assert accepted.seq == 7
 
 
 @pytest.mark.proves("I14")
-async def test_what_was_pruned_stays_pruned(store: SqlStore) -> None:
-    """A late order to prune less must not pretend that the rest is there."""
+async def test_pruned_position_never_decreases(store: SqlStore) -> None:
+    """A late command to prune less must not report pruned events as present."""
     for number in range(6):
-        await submitted(store, f"key-{number}")
+        await submit_run(store, f"key-{number}")
     await store.apply(PruneEvents(4))
     await store.apply(PruneEvents(2))
-    await together(store, PruneEvents(5), PruneEvents(3))
+    await apply_in_one_batch(store, PruneEvents(5), PruneEvents(3))
     page = await store.events.events(after_seq=0, limit=100)
     assert ([event.seq for event in page.events], page.pruned_seq) == ([6], 5)
 
 
 @pytest.mark.proves("I13")
-async def test_no_more_is_pruned_than_there_is(store: SqlStore) -> None:
-    await submitted(store)
+async def test_no_more_is_pruned_than_exists(store: SqlStore) -> None:
+    await submit_run(store)
     await store.apply(PruneEvents(1000))
     page = await store.events.events(after_seq=0, limit=100)
     assert (page.events, page.last_seq, page.pruned_seq) == ([], 1, 1)
-    await submitted(store, "next")
+    await submit_run(store, "next")
     page = await store.events.events(after_seq=1, limit=100)
     assert [event.seq for event in page.events] == [2]
 
 
 @pytest.mark.proves("I13")
-async def test_what_is_written_in_the_batch_that_prunes_stays(store: SqlStore) -> None:
-    await submitted(store, "first")
-    await together(store, PruneEvents(1000), a_submit("second"))
+async def test_events_written_in_the_batch_that_prunes_stay(store: SqlStore) -> None:
+    await submit_run(store, "first")
+    await apply_in_one_batch(store, PruneEvents(1000), a_submit("second"))
     page = await store.events.events(after_seq=0, limit=100)
     assert ([event.seq for event in page.events], page.pruned_seq) == ([2], 1)
 
 
 @pytest.mark.proves("I6")
-async def test_an_idempotency_key_is_forgotten_after_its_time(
+async def test_idempotency_key_is_forgotten_after_its_time(
     store: SqlStore, clock: FakeClock
 ) -> None:
-    first = await submitted(store, "a", idempotency_key="old")
+    first = await submit_run(store, "a", idempotency_key="old")
     clock.advance(10)
     middle = clock()
     clock.advance(10)
-    second = await submitted(store, "b", idempotency_key="young")
+    second = await submit_run(store, "b", idempotency_key="young")
     old = await store.runs.oldest_idempotency_keys(before=middle, limit=10)
     assert await store.apply(PruneIdempotencyKeys(tuple(old), recorded_before=middle)) == 1
     again = await store.apply(a_submit("b", idempotency_key="young"))
@@ -236,13 +240,13 @@ async def test_an_idempotency_key_is_forgotten_after_its_time(
 
 
 @pytest.mark.proves("I6")
-async def test_only_what_is_old_enough_is_forgotten_and_once(
+async def test_only_old_idempotency_keys_are_forgotten_and_once(
     store: SqlStore, clock: FakeClock
 ) -> None:
-    await submitted(store, "a", idempotency_key="old")
+    await submit_run(store, "a", idempotency_key="old")
     start = clock()
     clock.advance(10)
-    answers = await together(
+    answers = await apply_in_one_batch(
         store,
         PruneIdempotencyKeys(("old",), recorded_before=add_seconds(start, seconds=-9)),
         PruneIdempotencyKeys(("old", "unknown"), recorded_before=clock()),
@@ -253,23 +257,23 @@ async def test_only_what_is_old_enough_is_forgotten_and_once(
 
 
 @pytest.mark.proves("I19")
-async def test_what_is_remembered_is_forgotten_a_few_at_a_time(
+async def test_idempotency_keys_are_forgotten_a_few_at_a_time(
     store: SqlStore, clock: FakeClock
 ) -> None:
     for name in ("third", "first", "second"):
-        await submitted(store, name, idempotency_key=name)
+        await submit_run(store, name, idempotency_key=name)
         clock.advance(1)
     assert await store.runs.oldest_idempotency_keys(before=clock(), limit=2) == ["third", "first"]
     assert await store.runs.oldest_idempotency_keys(before=Instant(0), limit=2) == []
 
 
 @pytest.mark.proves("I6")
-async def test_in_one_batch_what_is_forgotten_is_forgotten_for_those_after(
+async def test_forgotten_idempotency_key_is_free_for_later_commands_of_the_batch(
     store: SqlStore, clock: FakeClock
 ) -> None:
-    await submitted(store, "a", idempotency_key="once")
+    await submit_run(store, "a", idempotency_key="once")
     clock.advance(10)
-    _, accepted, repeated = await together(
+    _, accepted, repeated = await apply_in_one_batch(
         store,
         PruneIdempotencyKeys(("once",), recorded_before=clock()),
         a_submit("b", idempotency_key="once"),
@@ -283,29 +287,29 @@ async def test_in_one_batch_what_is_forgotten_is_forgotten_for_those_after(
 
 
 @pytest.mark.proves("I19")
-async def test_the_rows_of_writers_that_died_long_ago_are_removed(
-    store: SqlStore, place: Place, clock: FakeClock
+async def test_rows_of_dead_writers_are_removed(
+    store: SqlStore, target: DatabaseTarget, clock: FakeClock
 ) -> None:
     hour_s = 3_600.0
     rows = [
         ("gone", 7, add_seconds(clock(), seconds=-25 * hour_s)),
         ("silent", 7, add_seconds(clock(), seconds=-23 * hour_s)),
     ]
-    async with linked(store, place) as link:
+    async with open_link(store, target) as link:
         await link.begin()
         await link.write(Insert(writers, ("id", "batch", "seen_at")), rows)
         await link.commit()
-    async with opened_beside(store, place, clock), store._database.open_session() as session:
-        found = await session.execute(sa.select(writers.c.id))
-        assert {"gone", "silent"} & set(found.scalars()) == {"silent"}
+    async with open_second_store(store, target, clock), store._database.open_session() as session:
+        result = await session.execute(sa.select(writers.c.id))
+        assert {"gone", "silent"} & set(result.scalars()) == {"silent"}
 
 
 @pytest.mark.proves("I8")
-async def test_a_store_that_closes_leaves_no_row_of_its_own(
+async def test_closed_store_leaves_no_row_of_its_writer(
     store: SqlStore, another_store: SqlStore
 ) -> None:
-    await submitted(another_store)
-    await store.apply(a_claim(await instance(store)))
+    await submit_run(another_store)
+    await store.apply(a_claim(await register_instance(store)))
     async with store._database.open_session() as session:
         rows = await session.exec_driver_sql("SELECT COUNT(*) FROM writers")
         assert rows.scalar_one() == 2
@@ -319,7 +323,7 @@ async def add_copies(store: SqlStore, run_id: RunId, count: int) -> None:
     """Add `count` runs that ended as `run_id` did, each with an event of its own."""
     async with store._database.open_session() as connection:
         (row,) = (await connection.execute(sa.select(*runs.c).where(runs.c.id == run_id))).all()
-        told = (await connection.execute(sa.select(*stream_events.c).limit(1))).one()
+        event = (await connection.execute(sa.select(*stream_events.c).limit(1))).one()
         seq = int(await connection.scalar(sa.select(stream.c.seq)) or 0)
         numbers = range(1, count + 1)
         old = [
@@ -327,7 +331,7 @@ async def add_copies(store: SqlStore, run_id: RunId, count: int) -> None:
             for number in numbers
         ]
         events_of_old = [
-            {**told._mapping, "seq": seq + number, "run_id": f"{number:036}"} for number in numbers
+            {**event._mapping, "seq": seq + number, "run_id": f"{number:036}"} for number in numbers
         ]
         await connection.execute(sa.insert(runs), old)
         await connection.execute(sa.insert(stream_events), events_of_old)
@@ -339,8 +343,8 @@ async def add_copies(store: SqlStore, run_id: RunId, count: int) -> None:
 async def test_one_round_removes_a_backlog_of_12_000_runs_and_events(
     store: SqlStore, clock: FakeClock
 ) -> None:
-    """With a fixed number of batches per round, a busy engine made more than was removed."""
-    await add_copies(store, await ended(store), 12_000)
+    """With a fixed number of batches per round, a busy engine added more than was removed."""
+    await add_copies(store, await end_run(store), 12_000)
     clock.advance(31 * DAY_S)
     keeper = Pruner(store, store.runs, store.events, store.workers, Retention())
     removed = await keeper.prune()
@@ -352,10 +356,10 @@ async def test_one_round_removes_a_backlog_of_12_000_runs_and_events(
 
 
 @pytest.mark.proves("I19")
-async def test_one_round_removes_a_backlog_of_12_000_runs_if_one_of_each_batch_must_stay(
+async def test_one_round_removes_a_backlog_if_one_run_of_each_batch_must_stay(
     store: SqlStore, clock: FakeClock
 ) -> None:
-    await add_copies(store, await ended(store), 12_000)
+    await add_copies(store, await end_run(store), 12_000)
     clock.advance(31 * DAY_S)
     async with (
         store._database.open_session() as connection
@@ -366,13 +370,13 @@ async def test_one_round_removes_a_backlog_of_12_000_runs_if_one_of_each_batch_m
     keeper = Pruner(store, store.runs, store.events, store.workers, Retention())
     stay_count = 12_000 // BATCH_SIZE
     assert (await keeper.prune()).run_count == 12_001 - stay_count
-    left = await store.runs.oldest_runs(after_seq=0, limit=BATCH_SIZE)
-    assert [run.ended_at for run in left] == [clock()] * stay_count
+    remaining = await store.runs.oldest_runs(after_seq=0, limit=BATCH_SIZE)
+    assert [run.ended_at for run in remaining] == [clock()] * stay_count
 
 
 @pytest.mark.proves("I19")
 async def test_round_ends_early_when_its_engine_stops(store: SqlStore, clock: FakeClock) -> None:
-    await add_copies(store, await ended(store), 1_000)
+    await add_copies(store, await end_run(store), 1_000)
     clock.advance(31 * DAY_S)
     keeper = Pruner(store, store.runs, store.events, store.workers, Retention())
     assert (await keeper.prune(lambda: True)).run_count == BATCH_SIZE

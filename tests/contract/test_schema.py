@@ -1,4 +1,4 @@
-"""The schema's version: verified at start, moved forward once, never used when it is not ours."""
+"""The schema version: checked at start, upgraded once, and refused if it is foreign."""
 
 import asyncio
 import shutil
@@ -24,8 +24,8 @@ from headway.core.errors import ConfigurationError, SchemaMismatch
 from headway.core.ids import RunId
 from headway.core.run.status import RunStatus
 from headway.testing import FakeClock, a_submit
-from tests.contract.backends import Place, opened, upgrade
-from tests.contract.scenes import status
+from tests.contract.backends import DatabaseTarget, open_target, upgrade
+from tests.contract.scenes import read_status
 
 EVERY_KIND = pytest.mark.parametrize(
     "backend", ["sqlite-file", "sqlite-memory", "postgres", "mariadb"], indirect=True
@@ -36,7 +36,7 @@ WITH_FILES = pytest.mark.parametrize(
 SERVERS = pytest.mark.parametrize("backend", ["postgres", "mariadb"], indirect=True)
 BROKEN_RULE = r"(?i)check|constraint|unique|duplicate"
 NEXT = '''
-"""What the next version of headway would bring."""
+"""A migration of the next version of headway."""
 import sqlalchemy as sa
 from alembic import op
 revision, down_revision, branch_labels, depends_on = "9000", "0003", None, None
@@ -56,7 +56,7 @@ VALUES (1, 'old', 'ann', 'main', 'mirror', 'start', 'resume', 'succeeded', 1, ''
 
 @pytest.fixture
 def bare_url(backend: str, request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
-    """A database of this kind in which there is nothing yet."""
+    """An empty database of this kind."""
     family = backend.partition("-")[0]
     if family == "sqlite":
         yield f"sqlite:///{tmp_path / 'bare.db'}"
@@ -72,7 +72,7 @@ def bare_url(backend: str, request: pytest.FixtureRequest, tmp_path: Path) -> It
 
 @contextmanager
 def next_version(monkeypatch: pytest.MonkeyPatch, folder: Path) -> Iterator[None]:
-    """Be a program whose chain has one migration more."""
+    """Run as a program with one more migration."""
     versions = folder / "versions"
     versions.mkdir()
     (versions / "m9000_next.py").write_text(NEXT)
@@ -104,8 +104,8 @@ async def check(url: str) -> str:
 
 @pytest.mark.proves("R4.3")
 @SERVERS
-async def test_a_server_without_the_schema_stops_the_start(bare_url: str) -> None:
-    """It is not made by starting; the sentence says what makes it."""
+async def test_server_without_the_schema_stops_the_start(bare_url: str) -> None:
+    """The start does not create it; the message names the command that does."""
     for _ in range(2):
         with pytest.raises(SchemaMismatch, match="no headway schema; run: headway db upgrade"):
             await open_store([bare_url])
@@ -113,7 +113,7 @@ async def test_a_server_without_the_schema_stops_the_start(bare_url: str) -> Non
 
 @pytest.mark.proves("R4.3")
 @SERVERS
-async def test_after_the_upgrade_it_starts(bare_url: str) -> None:
+async def test_program_starts_after_the_upgrade(bare_url: str) -> None:
     assert await upgrade(bare_url) == "0003"
     assert await check(bare_url) == "0003"
     store = await open_store([bare_url])
@@ -122,7 +122,7 @@ async def test_after_the_upgrade_it_starts(bare_url: str) -> None:
 
 @pytest.mark.proves("I23")
 @WITH_FILES
-async def test_a_schema_that_is_newer_is_refused(bare_url: str) -> None:
+async def test_newer_schema_is_refused(bare_url: str) -> None:
     await upgrade(bare_url)
     await run_sql(bare_url, "UPDATE alembic_version SET version_num = '9999'")
     for attempt in (open_store([bare_url]), upgrade(bare_url), check(bare_url)):
@@ -132,12 +132,12 @@ async def test_a_schema_that_is_newer_is_refused(bare_url: str) -> None:
 
 @pytest.mark.proves("R4.3")
 @SERVERS
-async def test_a_schema_that_is_older_is_refused_until_it_is_upgraded(
+async def test_older_schema_is_refused_until_it_is_upgraded(
     bare_url: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     await upgrade(bare_url)
     with next_version(monkeypatch, tmp_path):
-        with pytest.raises(SchemaMismatch, match="at 0002, this program needs 9000; run: headway"):
+        with pytest.raises(SchemaMismatch, match="at 0003, this program needs 9000; run: headway"):
             await open_store([bare_url])
         assert await upgrade(bare_url) == "9000"
         store = await open_store([bare_url])
@@ -146,10 +146,10 @@ async def test_a_schema_that_is_older_is_refused_until_it_is_upgraded(
 
 @pytest.mark.proves("I23")
 @WITH_FILES
-async def test_many_upgrades_at_once_run_each_migration_once(
+async def test_simultaneous_upgrades_run_each_migration_once(
     bare_url: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """The second migration cannot be run twice: its table would be there already."""
+    """The second migration cannot run twice, because its table would exist already."""
     with next_version(monkeypatch, tmp_path):
         assert await asyncio.gather(*(upgrade(bare_url) for _ in range(4))) == ["9000"] * 4
         store = await open_store([bare_url])
@@ -160,7 +160,7 @@ async def test_many_upgrades_at_once_run_each_migration_once(
 
 @WITH_FILES
 @pytest.mark.proves("I23")
-async def test_a_database_of_the_first_revision_is_upgraded_with_its_data(
+async def test_database_of_the_first_revision_is_upgraded_with_its_data(
     bare_url: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     (source,) = schema._version_folders()
@@ -183,8 +183,8 @@ async def test_a_database_of_the_first_revision_is_upgraded_with_its_data(
 
 @pytest.mark.proves("R4.3")
 @EVERY_KIND
-async def test_the_migrations_make_the_tables_that_the_program_uses(
-    place: Place, clock: FakeClock
+async def test_migrations_create_the_tables_that_the_program_uses(
+    target: DatabaseTarget, clock: FakeClock
 ) -> None:
     def compare(connection: sa.Connection) -> list[Any]:
         context = MigrationContext.configure(
@@ -192,15 +192,15 @@ async def test_the_migrations_make_the_tables_that_the_program_uses(
         )
         return list(compare_metadata(context, metadata))
 
-    async with opened(place, clock) as store, store._database.open_session() as session:
+    async with open_target(target, clock) as store, store._database.open_session() as session:
         assert await session.run_sync(compare) == []
 
 
 @pytest.mark.proves("R4.3")
 @WITH_FILES
-async def test_the_database_refuses_what_must_never_be(place: Place, clock: FakeClock) -> None:
-    """The constraints of the tables are in the database too, and not only in the program."""
-    async with opened(place, clock) as store:
+async def test_database_refuses_invalid_rows(target: DatabaseTarget, clock: FakeClock) -> None:
+    """The table constraints are in the database as well, not only in the program."""
+    async with open_target(target, clock) as store:
         await store.apply(a_submit("ann"))
         await store.apply(a_submit("bob"))
     for impossible in (
@@ -213,36 +213,36 @@ async def test_the_database_refuses_what_must_never_be(place: Place, clock: Fake
         "UPDATE events SET run_id = 'one', run_seq = 1",
     ):
         with pytest.raises((sa.exc.IntegrityError, sa.exc.OperationalError), match=BROKEN_RULE):
-            await run_sql(place.urls[-1], impossible)
+            await run_sql(target.urls[-1], impossible)
 
 
-# SQLite is made, and brought up to date, by starting.
+# SQLite is created and upgraded by a start.
 
 
 @pytest.mark.proves("R4.2")
-async def test_sqlite_is_made_at_start(tmp_path: Path, clock: FakeClock) -> None:
-    place = Place("sqlite-file", [f"sqlite:///{tmp_path / 'new' / 'headway.db'}"])
-    async with opened(place, clock) as store:
+async def test_sqlite_file_is_created_at_start(tmp_path: Path, clock: FakeClock) -> None:
+    target = DatabaseTarget("sqlite-file", [f"sqlite:///{tmp_path / 'new' / 'headway.db'}"])
+    async with open_target(target, clock) as store:
         command = a_submit()
         await store.apply(command)
-    async with opened(place, clock) as store:
-        assert await status(store, command.run_id) is RunStatus.QUEUED
+    async with open_target(target, clock) as store:
+        assert await read_status(store, command.run_id) is RunStatus.QUEUED
 
 
 @pytest.mark.proves("I23")
-async def test_sqlite_is_copied_before_it_is_upgraded(
+async def test_sqlite_file_is_copied_before_it_is_upgraded(
     tmp_path: Path, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "headway.db"
-    place = Place("sqlite-file", [f"sqlite:///{path}"])
+    target = DatabaseTarget("sqlite-file", [f"sqlite:///{path}"])
     command = a_submit()
-    async with opened(place, clock) as store:
+    async with open_target(target, clock) as store:
         await store.apply(command)
     copy = path.with_name("headway.db.before-0003")
     assert not copy.exists()
     with next_version(monkeypatch, tmp_path):
-        async with opened(place, clock) as store:
-            assert await status(store, command.run_id) is RunStatus.QUEUED
+        async with open_target(target, clock) as store:
+            assert await read_status(store, command.run_id) is RunStatus.QUEUED
     assert copy.stat().st_mode & 0o777 == 0o600
     with closing(sqlite3.connect(copy)) as old, closing(sqlite3.connect(path)) as new:
         assert old.execute("SELECT id FROM runs").fetchall() == [(command.run_id,)]
@@ -251,12 +251,12 @@ async def test_sqlite_is_copied_before_it_is_upgraded(
 
 
 @pytest.mark.proves("I23")
-async def test_an_upgrade_that_fails_leaves_everything_as_it_was(
+async def test_failed_upgrade_leaves_everything_unchanged(
     tmp_path: Path, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "headway.db"
-    place = Place("sqlite-file", [f"sqlite:///{path}"])
-    async with opened(place, clock):
+    target = DatabaseTarget("sqlite-file", [f"sqlite:///{path}"])
+    async with open_target(target, clock):
         pass
     with closing(sqlite3.connect(path)) as stranger:
         stranger.execute("CREATE TABLE next_things (id INTEGER)")
@@ -264,8 +264,8 @@ async def test_an_upgrade_that_fails_leaves_everything_as_it_was(
         next_version(monkeypatch, tmp_path),
         pytest.raises(ConfigurationError, match="next_things"),
     ):
-        await open_store(place.urls)
-    async with opened(place, clock) as store:  # The program of before can still use it.
+        await open_store(target.urls)
+    async with open_target(target, clock) as store:  # The earlier program can still use it.
         await store.apply(a_submit())
 
 
@@ -274,7 +274,7 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 
 @pytest.mark.proves("R4.2")
-async def test_another_programs_file_is_refused_and_untouched(tmp_path: Path) -> None:
+async def test_file_of_another_program_is_refused_and_unchanged(tmp_path: Path) -> None:
     path = tmp_path / "theirs.db"
     with closing(sqlite3.connect(path)) as theirs:
         theirs.execute("CREATE TABLE bookmarks (url TEXT)")
@@ -295,7 +295,7 @@ def break_file(path: Path, damage: str, *, whole: Path) -> None:
 
 @pytest.mark.proves("R4.2")
 @pytest.mark.parametrize("damage", ["not SQLite at all", "cut off"])
-async def test_a_file_that_is_no_database_is_refused_and_untouched(
+async def test_file_that_is_not_a_database_is_refused_and_unchanged(
     tmp_path: Path, new_sqlite_file: Path, damage: str
 ) -> None:
     path = tmp_path / "broken.db"

@@ -1,4 +1,4 @@
-"""Submit: what is recorded, and what happens when the key is busy."""
+"""Submit: the recorded values, and the outcome when the key is busy."""
 
 import asyncio
 import json
@@ -6,7 +6,7 @@ import json
 import pytest
 
 from headway.adapters.sql.sql_store import SqlStore
-from headway.core.command.admin.set_lane import SetLane
+from headway.core.command.admin.lane_limits import SetLane
 from headway.core.command.run.cancel import RequestCancel
 from headway.core.command.run.inbox import UNREAD_COUNT_MAX
 from headway.core.command.run.report import SetWindow
@@ -22,25 +22,25 @@ from headway.core.run.window import Window
 from headway.testing import FakeClock, a_claim, a_message, a_submit, claim_of, document
 from tests.contract.backends import read_all
 from tests.contract.scenes import (
-    claimed,
-    claimed_one,
-    events,
-    instance,
-    lane_view,
-    moves,
-    orphaned,
-    record,
-    running,
-    state,
-    status,
-    submitted,
-    together,
+    apply_in_one_batch,
+    claim_run,
+    claim_runs,
+    orphan_run,
+    read_events,
+    read_lane,
+    read_record,
+    read_run,
+    read_status,
+    read_transitions,
+    register_instance,
+    start_run,
+    submit_run,
 )
 
 
 @pytest.mark.proves("R1.1")
-async def test_a_run_records_what_was_asked_for(store: SqlStore, clock: FakeClock) -> None:
-    wanted = a_submit(
+async def test_run_records_its_submission(store: SqlStore, clock: FakeClock) -> None:
+    submission = a_submit(
         "ann",
         job="fetch",
         params={"url": "https://example.org", "kinds": ["jpg"]},
@@ -50,47 +50,52 @@ async def test_a_run_records_what_was_asked_for(store: SqlStore, clock: FakeCloc
         recovery=Recovery.FAIL,
         parent_id=RunId("parent"),
     )
-    assert await store.apply(wanted) == Accepted(wanted.run_id, 1)
-    kept = await record(store, wanted.run_id)
-    assert json.loads(kept.params) == {"url": "https://example.org", "kinds": ["jpg"]}
-    assert (kept.progress, kept.checkpoint, kept.result, kept.error) == (None, None, None, None)
-    run = kept.run
+    assert await store.apply(submission) == Accepted(submission.run_id, 1)
+    stored = await read_record(store, submission.run_id)
+    assert json.loads(stored.params) == {"url": "https://example.org", "kinds": ["jpg"]}
+    assert (stored.progress, stored.checkpoint, stored.result, stored.error) == (
+        None,
+        None,
+        None,
+        None,
+    )
+    run = stored.run
     assert (run.key, run.job, run.lane, run.mode) == ("ann", "fetch", "slow", RunMode.START)
     assert (run.status, run.queued_at, run.started_at) == (RunStatus.QUEUED, clock(), None)
     assert (run.queue_deadline_at, run.timeout_us) == (add_seconds(clock(), seconds=60), 1_500_000)
     assert (run.recovery, run.parent_id, run.continued_from) == (Recovery.FAIL, "parent", None)
-    assert await moves(store, run.id) == [(None, "queued")]
+    assert await read_transitions(store, run.id) == [(None, "queued")]
 
 
 @pytest.mark.proves("R1.1")
-async def test_the_parameters_are_those_of_the_moment(store: SqlStore) -> None:
+async def test_parameters_are_those_at_the_time_of_submission(store: SqlStore) -> None:
     params = {"page": 1}
-    run_id = await submitted(store, params=params)
+    run_id = await submit_run(store, params=params)
     params["page"] = 2
-    assert (await claimed_one(store, await instance(store))).params == '{"page":1}'
-    assert (await record(store, run_id)).params == '{"page":1}'
+    assert (await claim_run(store, await register_instance(store))).params == '{"page":1}'
+    assert (await read_record(store, run_id)).params == '{"page":1}'
 
 
 @pytest.mark.proves("R1.1")
-async def test_times_follow_the_run(store: SqlStore, clock: FakeClock) -> None:
+async def test_times_of_a_run_are_recorded(store: SqlStore, clock: FakeClock) -> None:
     queued_at = clock()
-    await submitted(store)
+    await submit_run(store)
     started_at = clock.advance(5)
-    one = await claimed_one(store, await instance(store))
+    run = await claim_run(store, await register_instance(store))
     ended_at = clock.advance(7)
-    await store.apply(Complete(claim_of(one), document({"files": 3})))
-    kept = await record(store, one.run_id)
-    assert (kept.run.queued_at, kept.run.started_at, kept.run.ended_at) == (
+    await store.apply(Complete(claim_of(run), document({"files": 3})))
+    stored = await read_record(store, run.run_id)
+    assert (stored.run.queued_at, stored.run.started_at, stored.run.ended_at) == (
         queued_at,
         started_at,
         ended_at,
     )
-    assert kept.result == '{"files":3}'
+    assert stored.result == '{"files":3}'
 
 
 @pytest.mark.proves("R1.5")
 async def test_reject_names_the_active_run_and_changes_nothing(store: SqlStore) -> None:
-    active = await submitted(store)
+    active = await submit_run(store)
     before = await read_all(store)
     assert await store.apply(a_submit(job="other", lane="new")) == Busy(active)
     assert await read_all(store) == before
@@ -98,24 +103,24 @@ async def test_reject_names_the_active_run_and_changes_nothing(store: SqlStore) 
 
 @pytest.mark.proves("R1.5")
 @pytest.mark.parametrize("source", ["queued", "running", "cancelling", "parked"])
-async def test_a_key_is_busy_until_its_run_has_ended(store: SqlStore, source: str) -> None:
+async def test_key_is_busy_until_its_run_has_ended(store: SqlStore, source: str) -> None:
     if source == "queued":
-        active = await submitted(store)
+        active = await submit_run(store)
     else:
-        one = await running(store)
-        active = one.run_id
+        run = await start_run(store)
+        active = run.run_id
         if source == "cancelling":
             await store.apply(RequestCancel(run_id=active))
         elif source == "parked":
-            assert await store.apply(Park(claim_of(one)))
+            assert await store.apply(Park(claim_of(run)))
     assert await store.apply(a_submit()) == Busy(active)
 
 
 @pytest.mark.proves("R1.5")
-async def test_of_a_hundred_at_once_one_is_accepted_fifty_times_in_a_row(
+async def test_one_of_a_hundred_simultaneous_submissions_is_accepted(
     store: SqlStore, another_store: SqlStore
 ) -> None:
-    """Half of them come through another store, as from another process."""
+    """Half of them come through another store, as from another process; fifty rounds."""
     stores = (store, another_store)
     for number in range(50):
         key = f"key-{number}"
@@ -128,66 +133,66 @@ async def test_of_a_hundred_at_once_one_is_accepted_fifty_times_in_a_row(
 
 
 @pytest.mark.proves("R1.5")
-async def test_enqueue_joins_the_line_of_its_key(store: SqlStore) -> None:
-    first = await submitted(store)
-    second = await submitted(store, on_conflict=OnConflict.ENQUEUE)
-    third = await submitted(store, on_conflict=OnConflict.ENQUEUE)
-    holder = await instance(store)
+async def test_enqueue_joins_the_queue_of_its_key(store: SqlStore) -> None:
+    first = await submit_run(store)
+    second = await submit_run(store, on_conflict=OnConflict.ENQUEUE)
+    third = await submit_run(store, on_conflict=OnConflict.ENQUEUE)
+    holder = await register_instance(store)
     for expected in (first, second, third):
-        (one,) = await claimed(store, a_claim(holder, count=10))
-        assert one.run_id == expected
-        await store.apply(Complete(claim_of(one)))
+        (run,) = await claim_runs(store, a_claim(holder, count=10))
+        assert run.run_id == expected
+        await store.apply(Complete(claim_of(run)))
 
 
 @pytest.mark.proves("R1.5")
-async def test_replace_cancels_all_that_are_active_and_comes_after(store: SqlStore) -> None:
-    one = await running(store)
-    queued = [await submitted(store, on_conflict=OnConflict.ENQUEUE) for _ in range(2)]
-    newest = await submitted(store, on_conflict=OnConflict.REPLACE, by="bob")
-    assert await status(store, one.run_id) is RunStatus.CANCELLING
-    assert [await status(store, run_id) for run_id in queued] == [RunStatus.CANCELED] * 2
-    cancel = (await record(store, one.run_id)).cancel
+async def test_replace_cancels_all_active_runs_and_starts_after_them(store: SqlStore) -> None:
+    run = await start_run(store)
+    queued = [await submit_run(store, on_conflict=OnConflict.ENQUEUE) for _ in range(2)]
+    newest = await submit_run(store, on_conflict=OnConflict.REPLACE, by="bob")
+    assert await read_status(store, run.run_id) is RunStatus.CANCELLING
+    assert [await read_status(store, run_id) for run_id in queued] == [RunStatus.CANCELED] * 2
+    cancel = (await read_record(store, run.run_id)).cancel
     assert cancel is not None
     assert json.loads(cancel) == {"files": "keep", "reason": "replaced", "by": "bob"}
-    holder = await instance(store)
-    assert await claimed(store, a_claim(holder)) == ()
-    await store.apply(ConfirmCancel(claim_of(one)))
-    assert (await claimed_one(store, holder)).run_id == newest
+    holder = await register_instance(store)
+    assert await claim_runs(store, a_claim(holder)) == ()
+    await store.apply(ConfirmCancel(claim_of(run)))
+    assert (await claim_run(store, holder)).run_id == newest
 
 
 @pytest.mark.proves("R1.5")
 @pytest.mark.parametrize("source", ["queued", "orphaned"])
-async def test_replace_takes_the_place_of_what_nobody_holds_at_once(
+async def test_replace_takes_over_from_a_run_without_a_holder_at_once(
     store: SqlStore, source: str
 ) -> None:
     if source == "queued":
-        old = await submitted(store)
+        old = await submit_run(store)
     else:
-        old = (await running(store)).run_id
-        await orphaned(store, old)
-    newest = await submitted(store, on_conflict=OnConflict.REPLACE)
-    assert await status(store, old) is RunStatus.CANCELED
-    assert (await state(store, newest)).head_key == "ann"
-    assert (await claimed_one(store, await instance(store))).run_id == newest
+        old = (await start_run(store)).run_id
+        await orphan_run(store, old)
+    newest = await submit_run(store, on_conflict=OnConflict.REPLACE)
+    assert await read_status(store, old) is RunStatus.CANCELED
+    assert (await read_run(store, newest)).head_key == "ann"
+    assert (await claim_run(store, await register_instance(store))).run_id == newest
 
 
 @pytest.mark.proves("R1.5")
-async def test_join_gives_the_active_run_back(store: SqlStore) -> None:
-    active = await submitted(store)
+async def test_join_returns_the_active_run(store: SqlStore) -> None:
+    active = await submit_run(store)
     before = await read_all(store)
     assert await store.apply(a_submit(on_conflict=OnConflict.JOIN)) == Joined(active)
     assert await read_all(store) == before
 
 
 @pytest.mark.proves("R1.5")
-async def test_steer_injects_into_a_run_that_takes_messages(store: SqlStore) -> None:
-    one = await running(store)
-    assert await store.apply(SetWindow(claim_of(one), Window.STREAMING))
+async def test_steer_posts_to_a_run_that_accepts_messages(store: SqlStore) -> None:
+    run = await start_run(store)
+    assert await store.apply(SetWindow(claim_of(run), Window.STREAMING))
     steering = a_submit(params={"say": "left"}, on_conflict=OnConflict.STEER, by="bob")
     answer = await store.apply(steering)
     assert isinstance(answer, Steered)
-    assert answer.run_id == one.run_id
-    (item,) = await store.runs.inbox(one.run_id)
+    assert answer.run_id == run.run_id
+    (item,) = await store.runs.inbox(run.run_id)
     assert (item.seq, item.kind, item.payload) == (answer.inbox_seq, "message", '{"say":"left"}')
     assert (item.by, item.consumed_generation) == ("bob", None)
     assert await store.runs.run(steering.run_id) is None
@@ -195,123 +200,125 @@ async def test_steer_injects_into_a_run_that_takes_messages(store: SqlStore) -> 
 
 @pytest.mark.proves("R1.5")
 @pytest.mark.parametrize("source", ["queued", "deaf", "full"])
-async def test_steer_queues_behind_a_run_that_takes_none(store: SqlStore, source: str) -> None:
+async def test_steer_queues_behind_a_run_that_accepts_no_messages(
+    store: SqlStore, source: str
+) -> None:
     if source == "queued":
-        await submitted(store)
+        await submit_run(store)
     else:
-        one = await running(store)
+        run = await start_run(store)
         await store.apply(
-            SetWindow(claim_of(one), Window.STREAMING if source == "full" else Window.NONE)
+            SetWindow(claim_of(run), Window.STREAMING if source == "full" else Window.NONE)
         )
         if source == "full":
-            posts = [a_message(one.run_id) for _ in range(UNREAD_COUNT_MAX)]
-            await together(store, *posts)
-    behind = await submitted(store, on_conflict=OnConflict.STEER)
-    assert (await state(store, behind)).waiting_key == "ann"
+            posts = [a_message(run.run_id) for _ in range(UNREAD_COUNT_MAX)]
+            await apply_in_one_batch(store, *posts)
+    behind = await submit_run(store, on_conflict=OnConflict.STEER)
+    assert (await read_run(store, behind)).waiting_key == "ann"
 
 
 @pytest.mark.proves("R1.5")
 @pytest.mark.parametrize("on_conflict", OnConflict)
 async def test_every_policy_enters_an_idle_key(store: SqlStore, on_conflict: OnConflict) -> None:
-    run_id = await submitted(store, on_conflict=on_conflict)
-    assert (await state(store, run_id)).head_key == "ann"
+    run_id = await submit_run(store, on_conflict=on_conflict)
+    assert (await read_run(store, run_id)).head_key == "ann"
 
 
-# A lane that takes only so many.
+# A lane with a limit of queued runs.
 
 
-async def limit_queue(store: SqlStore, max_queued: int) -> LaneRow:
+async def set_max_queued(store: SqlStore, max_queued: int) -> LaneRow:
     answer = await store.apply(SetLane(name=LaneName("main"), max_queued=max_queued))
     assert isinstance(answer, LaneRow)
     return answer
 
 
 @pytest.mark.proves("R1.3")
-async def test_max_queued_counts_those_that_must_wait(store: SqlStore) -> None:
-    """Three slots are free, so three more find room than may queue."""
-    await limit_queue(store, 2)
+async def test_max_queued_counts_only_runs_that_must_wait(store: SqlStore) -> None:
+    """Three slots are free, so three more runs are accepted than may queue."""
+    await set_max_queued(store, 2)
     for number in range(5):
-        await submitted(store, f"key-{number}")
+        await submit_run(store, f"key-{number}")
     before = await read_all(store)
     assert await store.apply(a_submit("late", lane="main")) == LaneQueueFull(LaneName("main"), 2)
     assert await read_all(store) == before
-    await claimed(store, a_claim(await instance(store), count=10))
-    assert (await lane_view(store)).queued_count == 2
+    await claim_runs(store, a_claim(await register_instance(store), count=10))
+    assert (await read_lane(store)).queued_count == 2
     assert await store.apply(a_submit("late")) == LaneQueueFull(LaneName("main"), 2)
 
 
 @pytest.mark.proves("R1.3")
-async def test_a_queue_with_room_again_takes_the_next(store: SqlStore) -> None:
-    await limit_queue(store, 0)
-    holder = await instance(store)
-    ones = [await running(store, f"key-{number}", by=holder) for number in range(3)]
+async def test_queue_with_room_again_accepts_the_next_run(store: SqlStore) -> None:
+    await set_max_queued(store, 0)
+    holder = await register_instance(store)
+    runs = [await start_run(store, f"key-{number}", by=holder) for number in range(3)]
     assert isinstance(await store.apply(a_submit("late")), LaneQueueFull)
-    await store.apply(Complete(claim_of(ones[0])))
-    await submitted(store, "late")
+    await store.apply(Complete(claim_of(runs[0])))
+    await submit_run(store, "late")
     assert isinstance(await store.apply(a_submit("later")), LaneQueueFull)
-    await limit_queue(store, -1)
-    await submitted(store, "later")
+    await set_max_queued(store, -1)
+    await submit_run(store, "later")
 
 
 @pytest.mark.proves("R1.3")
-async def test_replace_needs_no_room_for_what_it_cancels(store: SqlStore) -> None:
-    await limit_queue(store, 0)
+async def test_replace_needs_no_room_for_the_runs_it_cancels(store: SqlStore) -> None:
+    await set_max_queued(store, 0)
     for number in range(3):
-        await submitted(store, f"key-{number}")
+        await submit_run(store, f"key-{number}")
     assert isinstance(await store.apply(a_submit("key-4")), LaneQueueFull)
-    await submitted(store, "key-1", on_conflict=OnConflict.REPLACE)
+    await submit_run(store, "key-1", on_conflict=OnConflict.REPLACE)
 
 
 @pytest.mark.proves("R1.3")
-async def test_many_at_once_never_overfill_the_queue(
+async def test_simultaneous_submissions_never_overfill_the_queue(
     store: SqlStore, another_store: SqlStore
 ) -> None:
-    await limit_queue(store, 4)
+    await set_max_queued(store, 4)
     stores = (store, another_store)
     answers = await asyncio.gather(*(stores[n % 2].apply(a_submit(f"key-{n}")) for n in range(30)))
     assert sum(isinstance(answer, Accepted) for answer in answers) == 3 + 4
     assert sum(isinstance(answer, LaneQueueFull) for answer in answers) == 30 - 7
 
 
-# Refusals that nobody is there to hear.
+# Refusals of unattended submissions.
 
 
 @pytest.mark.proves("R2.1")
-async def test_an_unattended_refusal_is_recorded_as_rejected(
+async def test_unattended_refusal_is_recorded_as_rejected(
     store: SqlStore, clock: FakeClock
 ) -> None:
-    active = await submitted(store)
-    before = await record(store, active)
+    active = await submit_run(store)
+    before = await read_record(store, active)
     refused = a_submit(is_unattended=True, params={"tick": 1})
     assert await store.apply(refused) == Busy(active)
-    kept = await record(store, refused.run_id)
-    assert (kept.run.status, kept.run.ended_at) == (RunStatus.REJECTED, clock())
-    assert (kept.run.head_key, kept.run.waiting_key, kept.run.due_at) == (None, None, None)
-    assert kept.params == '{"tick":1}'
-    (event,) = await events(store, refused.run_id)
+    stored = await read_record(store, refused.run_id)
+    assert (stored.run.status, stored.run.ended_at) == (RunStatus.REJECTED, clock())
+    assert (stored.run.head_key, stored.run.waiting_key, stored.run.due_at) == (None, None, None)
+    assert stored.params == '{"tick":1}'
+    (event,) = await read_events(store, refused.run_id)
     assert json.loads(event.payload) == {"from": None, "to": "rejected", "reason": "busy"}
-    assert await record(store, active) == before
+    assert await read_record(store, active) == before
 
 
 @pytest.mark.proves("R2.1")
-async def test_a_lane_without_room_rejects_the_unattended_likewise(store: SqlStore) -> None:
+async def test_full_lane_rejects_an_unattended_submission(store: SqlStore) -> None:
     await store.apply(SetLane(name=LaneName("main"), max_concurrent=0, max_queued=0))
     refused = a_submit(is_unattended=True, queue_timeout_s=5)
     assert isinstance(await store.apply(refused), LaneQueueFull)
-    assert await status(store, refused.run_id) is RunStatus.REJECTED
-    assert (await state(store, refused.run_id)).due_at is None
-    (event,) = await events(store, refused.run_id)
+    assert await read_status(store, refused.run_id) is RunStatus.REJECTED
+    assert (await read_run(store, refused.run_id)).due_at is None
+    (event,) = await read_events(store, refused.run_id)
     assert json.loads(event.payload)["reason"] == "no_room"
-    # The key is as free as it was.
+    # The key is still free.
     await store.apply(SetLane(name=LaneName("main"), max_queued=-1))
-    await submitted(store)
+    await submit_run(store)
 
 
 @pytest.mark.proves("R2.1")
-async def test_what_was_rejected_is_never_continued(store: SqlStore) -> None:
-    """Neither when it is found in the table, nor when it was refused in the same batch."""
-    first = await submitted(store)
+async def test_rejected_run_is_never_continued(store: SqlStore) -> None:
+    """Neither if it is in the table, nor if it was refused in the same batch."""
+    first = await submit_run(store)
     await store.apply(a_submit(is_unattended=True))
     later_on = a_submit(mode=RunMode.CONTINUE, on_conflict=OnConflict.ENQUEUE)
-    await together(store, a_submit(is_unattended=True), later_on)
-    assert (await state(store, later_on.run_id)).continued_from == first
+    await apply_in_one_batch(store, a_submit(is_unattended=True), later_on)
+    assert (await read_run(store, later_on.run_id)).continued_from == first

@@ -1,4 +1,4 @@
-"""What becomes of a submission whose key is busy: five policies, in one place (R1.5)."""
+"""The outcome of a submission whose key is busy, for each of the five policies (R1.5)."""
 
 import pytest
 
@@ -15,7 +15,7 @@ def head(status: RunStatus, *, window: int = 0) -> Run:
 
 @pytest.mark.proves("R1.5")
 @pytest.mark.parametrize("on_conflict", OnConflict)
-def test_an_idle_key_is_entered_whatever_the_policy(on_conflict: OnConflict) -> None:
+def test_idle_key_is_entered_under_every_policy(on_conflict: OnConflict) -> None:
     assert decide_admission(on_conflict, None) is Admission.ENTER
 
 
@@ -31,7 +31,7 @@ def test_an_idle_key_is_entered_whatever_the_policy(on_conflict: OnConflict) -> 
         (OnConflict.STEER, Admission.QUEUE),
     ],
 )
-def test_a_busy_key_is_treated_as_the_policy_says(
+def test_busy_key_is_treated_by_the_policy(
     status: RunStatus, on_conflict: OnConflict, admission: Admission
 ) -> None:
     assert decide_admission(on_conflict, head(status)) is admission
@@ -39,6 +39,6 @@ def test_a_busy_key_is_treated_as_the_policy_says(
 
 @pytest.mark.proves("R1.5")
 @pytest.mark.parametrize("status", sorted(ACTIVE))
-def test_only_a_running_run_that_takes_messages_is_steered(status: RunStatus) -> None:
+def test_only_a_running_run_that_accepts_messages_is_steered(status: RunStatus) -> None:
     expected = Admission.INJECT if status is RunStatus.RUNNING else Admission.QUEUE
     assert decide_admission(OnConflict.STEER, head(status, window=1)) is expected

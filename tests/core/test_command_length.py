@@ -1,12 +1,11 @@
-"""A batch is bounded in size because every command tells how much it brings along."""
+"""Every command describes itself: the length of its documents, and whether to claim with it."""
 
 from typing import Any
 
 import pytest
 
 from headway.core.command.admin.save_key import SaveKey
-from headway.core.command.documents import document_length
-from headway.core.command.flow.advance import AdvanceFlow, ContinueTask, EndTask
+from headway.core.command.flow.advance import AdvanceFlow, ContinueTask, EndTask, ParkTask
 from headway.core.command.flow.publish import FlowStart, PublishFlow, StartFlow, StartFlowChild
 from headway.core.command.flow.shared_state import PostSignal, SharedStateUsage
 from headway.core.command.protocol import Command
@@ -31,7 +30,9 @@ START = FlowStart(flow="f", version=1, node="a", shared=(('"x"', LARGE),))
 
 
 def step(**parts: Any) -> AdvanceFlow:
-    return AdvanceFlow(claim=CLAIM, parent_id=None, columns={}, **{"then": ContinueTask(), **parts})
+    return AdvanceFlow(
+        claim=CLAIM, parent_id=None, columns={}, **{"next_action": ContinueTask(), **parts}
+    )
 
 
 @pytest.mark.parametrize(
@@ -45,16 +46,35 @@ def step(**parts: Any) -> AdvanceFlow:
         PublishFlow(name="f", flow_id="flow-1", definition=LARGE),
         step(shared_added=(SharedValue(RUN, '"x"', LARGE),)),
         step(shared_changed=(SharedValue(RUN, '"x"', LARGE),)),
-        step(then=EndTask(None, LARGE)),
+        step(next_action=EndTask(None, LARGE)),
     ],
 )
-def test_a_command_counts_what_it_brings_along(command: Command[Any]) -> None:
-    assert document_length(command) == len(LARGE)
+def test_document_length_counts_the_documents_of_a_command(command: Command[Any]) -> None:
+    assert command.document_length() == len(LARGE)
 
 
 @pytest.mark.parametrize(
     "command",
     [StartFlow(submission=TASK, start=START), StartFlowChild(child=CHILD, start=START)],
 )
-def test_a_task_counts_its_parameters_and_what_is_shared(command: Command[Any]) -> None:
-    assert document_length(command) == 2 * len(LARGE)
+def test_document_length_of_a_new_task_counts_params_and_shared_state(
+    command: Command[Any],
+) -> None:
+    assert command.document_length() == 2 * len(LARGE)
+
+
+@pytest.mark.parametrize(
+    ("command", "may_free_capacity"),
+    [
+        (step(), False),
+        (step(cancel_child_ids=(RUN,)), True),
+        (step(next_action=ParkTask("wait", None, LARGE)), True),
+        (step(next_action=EndTask(None, LARGE)), True),
+        (SaveKey(key=Key("ann"), job="mirror"), False),
+        (a_message(RUN, TEXT), True),
+    ],
+)
+def test_a_step_that_continues_its_task_frees_no_capacity(
+    command: Command[Any], may_free_capacity: bool
+) -> None:
+    assert command.may_free_capacity is may_free_capacity

@@ -1,4 +1,4 @@
-"""The clocks of a run, and which of them rings next (R2.8, I11, I18)."""
+"""The deadlines of a run, and which of them is next (R2.8, I11, I18)."""
 
 import pytest
 
@@ -8,7 +8,7 @@ from headway.core.run.status import RunStatus
 from headway.core.run.transitions import TERMINAL
 from headway.testing import FakeClock, a_run
 
-CLOCKS = {
+DEADLINES = {
     "queue_deadline_at": Instant(10),
     "run_deadline_at": Instant(20),
     "wake_at": Instant(30),
@@ -21,15 +21,15 @@ CLOCKS = {
     ("status", "due_at"),
     [(RunStatus.QUEUED, 10), (RunStatus.RUNNING, 20), (RunStatus.CANCELLING, 40)],
 )
-def test_each_state_looks_at_its_own_clock(status: RunStatus, due_at: int) -> None:
-    assert next_deadline(a_run(status=status, **CLOCKS)) == due_at
+def test_each_state_has_its_own_deadline(status: RunStatus, due_at: int) -> None:
+    assert next_deadline(a_run(status=status, **DEADLINES)) == due_at
     assert next_deadline(a_run(status=status)) is None
 
 
 @pytest.mark.proves("I7")
 @pytest.mark.parametrize("status", sorted(TERMINAL))
-def test_nothing_is_due_of_what_has_ended(status: RunStatus) -> None:
-    assert next_deadline(a_run(status=status, **CLOCKS)) is None
+def test_ended_run_has_no_deadline(status: RunStatus) -> None:
+    assert next_deadline(a_run(status=status, **DEADLINES)) is None
 
 
 @pytest.mark.proves("I18")
@@ -37,7 +37,7 @@ def test_nothing_is_due_of_what_has_ended(status: RunStatus) -> None:
     ("run_deadline_at", "wake_at", "due_at"),
     [(None, 5, 5), (5, None, 5), (5, 9, 5), (9, 5, 5), (None, None, None)],
 )
-def test_a_running_run_is_due_at_the_first_of_its_two(
+def test_running_run_is_due_at_the_earlier_of_its_two_deadlines(
     run_deadline_at: Instant | None, wake_at: Instant | None, due_at: int | None
 ) -> None:
     run = a_run(status=RunStatus.RUNNING, run_deadline_at=run_deadline_at, wake_at=wake_at)
@@ -46,7 +46,7 @@ def test_a_running_run_is_due_at_the_first_of_its_two(
 
 @pytest.mark.proves("R2.8")
 @pytest.mark.parametrize(("now", "expected"), [(9, False), (10, True), (11, True)])
-def test_a_deadline_has_passed_when_it_is_reached(now: Instant, expected: bool) -> None:
+def test_deadline_has_passed_when_it_is_reached(now: Instant, expected: bool) -> None:
     assert is_overdue(a_run(queue_deadline_at=Instant(10)), now) is expected
     running = a_run(
         status=RunStatus.RUNNING, queue_deadline_at=Instant(1), run_deadline_at=Instant(10)
@@ -55,29 +55,29 @@ def test_a_deadline_has_passed_when_it_is_reached(now: Instant, expected: bool) 
 
 
 @pytest.mark.proves("R2.8")
-def test_who_has_no_limit_is_never_overdue() -> None:
+def test_run_without_a_limit_is_never_overdue() -> None:
     assert not is_overdue(a_run(run_deadline_at=Instant(1)), Instant(10))
     assert not is_overdue(a_run(status=RunStatus.RUNNING, wake_at=Instant(1)), Instant(10))
 
 
 @pytest.mark.proves("R2.8")
-def test_what_is_due_follows_every_change() -> None:
+def test_due_time_follows_every_change() -> None:
     run = a_run(queue_deadline_at=Instant(10), due_at=Instant(10))
     changes = {"status": RunStatus.RUNNING, "run_deadline_at": Instant(20), "job": run.job}
     after, new = apply_changes(run, changes)
     assert (after.status, after.run_deadline_at, after.due_at) == (RunStatus.RUNNING, 20, 20)
-    # What stays as it was is not written.
+    # Unchanged columns are not written.
     assert new == {"status": RunStatus.RUNNING, "run_deadline_at": 20, "due_at": 20}
 
 
 @pytest.mark.proves("I18")
-def test_an_instant_is_exact_to_the_microsecond() -> None:
+def test_instant_is_exact_to_the_microsecond() -> None:
     assert add_seconds(Instant(0), seconds=0.000001) == 1
     assert add_seconds(Instant(1_750_000_000_000_000), seconds=0.1) == 1_750_000_000_100_000
 
 
 @pytest.mark.proves("I18")
-def test_the_clock_of_tests_moves_when_it_is_moved() -> None:
+def test_fake_clock_moves_only_when_it_is_moved() -> None:
     clock = FakeClock(Instant(5))
     assert (clock(), clock()) == (5, 5)
     assert clock.advance(1.5) == clock() == 1_500_005

@@ -1,4 +1,4 @@
-"""The doctor on values: above all on those that a database cannot be made to hold."""
+"""The rules of the doctor on values, above all those that a database cannot be made to hold."""
 
 from typing import Any
 
@@ -18,14 +18,14 @@ from headway.testing import a_run
 from headway.testing.fake_clock import NOON
 
 
-def a_page(*runs: Run, **seen: Any) -> ExaminedRuns:
-    """Queued runs, each with the one event that it should have."""
+def a_page(*runs: Run, **columns: Any) -> ExaminedRuns:
+    """Return a page of queued runs, each with the one event that it should have."""
     return ExaminedRuns(
         runs=runs,
         unknown_values={},
         last_seq=runs[-1].seq,
         pruned_seq=0,
-        heads=seen.get("heads", {}),
+        heads=columns.get("heads", {}),
         first_waiting_seqs={},
         predecessor_ids={},
         run_seq_ranges={run.id: RunSeqRange(1, 1, 1) for run in runs},
@@ -37,15 +37,15 @@ def a_page(*runs: Run, **seen: Any) -> ExaminedRuns:
 
 
 @pytest.mark.proves("I4")
-def test_a_second_head_of_a_key_is_named_once() -> None:
+def test_second_head_of_a_key_is_reported_once() -> None:
     first, second = a_run(seq=1), a_run(seq=2, ready_seq=2)
     heads = {
-        run.key: [KeyHead(one.key, one.seq, one.id, None) for one in (second, first)]
+        run.key: [KeyHead(head.key, head.seq, head.id, None) for head in (second, first)]
         for run in (first,)
     }
-    (found,) = check_page(a_page(first, second, heads=heads), now=NOON, grace_s=16)
-    assert (found.severity, found.promise) == (Severity.VIOLATION, "I4")
-    assert (found.subject, found.sentence) == (
+    (finding,) = check_page(a_page(first, second, heads=heads), now=NOON, grace_s=16)
+    assert (finding.severity, finding.promise) == (Severity.VIOLATION, "I4")
+    assert (finding.subject, finding.sentence) == (
         f"run {second.id}",
         "key 'ann' has more than one head",
     )
@@ -70,16 +70,16 @@ STARTED = StateChange(2, 2, '{"from":"queued","to":"running"}')
         (RunSeqRange(1, 2, 2), [StateChange(1, 1, '{"from":null,"to":"running"}')], True, ["I12"]),
     ],
 )
-def test_a_run_and_its_events_tell_the_same(
+def test_run_that_differs_from_its_events_is_reported(
     numbers: RunSeqRange | None, changes: list[StateChange], is_whole: bool, promises: list[str]
 ) -> None:
     run = a_run(status=RunStatus.RUNNING, run_seq=2)
-    found = check_history(run, numbers, changes, is_unpruned=is_whole)
-    assert [finding.promise for finding in found] == promises
+    findings = check_history(run, numbers, changes, is_unpruned=is_whole)
+    assert [finding.promise for finding in findings] == promises
 
 
 @pytest.mark.proves("I13")
-def test_every_gap_is_named_with_its_bounds() -> None:
+def test_every_gap_is_reported_with_its_bounds() -> None:
     page = ExaminedEvents(after_seq=10, up_to_seq=20, seqs=[12, 13, 17, 18, 19])
     assert [finding.subject for finding in check_events(page)] == [
         "event 11",
@@ -91,18 +91,18 @@ def test_every_gap_is_named_with_its_bounds() -> None:
 
 
 @pytest.mark.proves("I5")
-def test_when_the_events_that_would_tell_are_pruned_nobody_is_blamed() -> None:
-    def weights(**seen: Any) -> list[Severity]:
-        use = {"held_count": 2, "taken_seq": None, "is_changed_since": False} | seen
-        revision = use.pop("revision", 3)
+def test_without_the_pruned_events_an_excess_is_only_a_note() -> None:
+    def severities(**values: Any) -> list[Severity]:
+        columns = {"held_count": 2, "last_taken_seq": None, "is_changed_since": False} | values
+        revision = columns.pop("revision", 3)
         lane = LaneRow(LaneName("main"), 1, revision=revision)
-        return [finding.severity for finding in check_lane(LaneUsage(lane=lane, **use))]
+        return [finding.severity for finding in check_lane(LaneUsage(lane=lane, **columns))]
 
-    assert weights() == [Severity.NOTE]
-    assert weights(revision=0) == [Severity.VIOLATION]
-    assert weights(taken_seq=7) == [Severity.VIOLATION]
-    assert weights(taken_seq=7, is_changed_since=True) == [Severity.NOTE]
-    assert weights(held_count=1, revision=0) == []
+    assert severities() == [Severity.NOTE]
+    assert severities(revision=0) == [Severity.VIOLATION]
+    assert severities(last_taken_seq=7) == [Severity.VIOLATION]
+    assert severities(last_taken_seq=7, is_changed_since=True) == [Severity.NOTE]
+    assert severities(held_count=1, revision=0) == []
 
 
 def slot_event(seq: int, kind: str, beginning: str = "{}", *, run: str = "r1") -> SlotEvent:
@@ -117,8 +117,8 @@ def start(seq: int, run: str) -> SlotEvent:
 def replay(*events: SlotEvent, revision: int = 1, is_whole: bool = True) -> list[int]:
     """Return the numbers of the events after which the lane held more than its limit."""
     slots = SlotReplay([LaneRow(LaneName("batch"), 2, revision=revision)], is_unpruned=is_whole)
-    found = [finding.subject for event in events for finding in slots.apply(event)]
-    return [int(place.rpartition(" ")[2]) for place in found]
+    subjects = [finding.subject for event in events for finding in slots.apply(event)]
+    return [int(subject.rpartition(" ")[2]) for subject in subjects]
 
 
 SET_TO_2 = slot_event(1, EventType.LANE_CHANGED, '{"max_concurrent":2,"is_paused":false}')
@@ -126,12 +126,12 @@ PAUSED = slot_event(4, EventType.LANE_CHANGED, '{"max_concurrent":2,"is_paused":
 
 
 @pytest.mark.proves("I5")
-def test_a_slot_counts_until_its_run_ends_waits_or_is_taken_over() -> None:
+def test_slot_counts_until_its_run_ends_waits_or_is_taken_over() -> None:
     cancelling = '{"from":"running","to":"cancelling"}'
     two = [SET_TO_2, start(2, "r1"), start(3, "r2")]
     assert replay(*two) == []
-    held_on = slot_event(4, EventType.STATE_CHANGED, cancelling)
-    assert replay(*two, held_on, start(5, "r3")) == [5]
+    cancelling_event = slot_event(4, EventType.STATE_CHANGED, cancelling)
+    assert replay(*two, cancelling_event, start(5, "r3")) == [5]
     for kind in (EventType.WAITING, EventType.PARKED, EventType.RETRIED, EventType.TAKEN_OVER):
         assert replay(*two, slot_event(4, kind), start(5, "r3")) == []
         resumed = slot_event(6, EventType.RESUMED)
@@ -141,16 +141,16 @@ def test_a_slot_counts_until_its_run_ends_waits_or_is_taken_over() -> None:
 
 
 @pytest.mark.proves("I5")
-def test_the_limit_in_force_at_the_event_counts() -> None:
+def test_limit_at_the_time_of_the_event_counts() -> None:
     assert replay(start(1, "r1"), start(2, "r2")) == [2]  # Until it is set, the limit is 1.
     assert replay(SET_TO_2, start(2, "r1"), start(3, "r2"), PAUSED) == []
     assert replay(SET_TO_2, start(2, "r1"), PAUSED, start(5, "r2")) == [5]
-    # A lane that was never changed has had the limit that it has now.
+    # A lane that was never changed has always had its current limit.
     assert replay(start(1, "r1"), start(2, "r2"), revision=0) == []
 
 
 @pytest.mark.proves("I5", "I14")
-def test_events_that_are_pruned_while_they_are_read_give_no_false_alarm() -> None:
+def test_events_pruned_during_the_read_give_no_false_alarm() -> None:
     slots = SlotReplay([LaneRow(LaneName("batch"), 1, revision=1)], is_unpruned=True)
     assert list(slots.apply(start(1, "r1"))) == []
     slots.reset()  # The event that returned the slot of r1 is gone.
@@ -160,6 +160,6 @@ def test_events_that_are_pruned_while_they_are_read_give_no_false_alarm() -> Non
 
 
 @pytest.mark.proves("I5", "I14")
-def test_a_pruned_stream_gives_no_false_alarm() -> None:
+def test_pruned_stream_gives_no_false_alarm() -> None:
     assert replay(start(11, "r1"), start(12, "r2"), is_whole=False) == []
     assert replay(slot_event(11, EventType.PARKED), start(12, "r2"), is_whole=False) == []

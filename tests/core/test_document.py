@@ -1,4 +1,4 @@
-"""Documents and names: taken whole, or refused by the name of their place (I15)."""
+"""Documents and names are accepted as a whole, or refused with the path of the error (I15)."""
 
 import json
 import math
@@ -30,7 +30,7 @@ documents = st.recursive(
 
 @pytest.mark.proves("S6")
 @given(documents)
-def test_what_was_encoded_is_decoded_to_the_same(value: Any) -> None:
+def test_encoded_document_is_decoded_to_the_same_value(value: Any) -> None:
     assert decode_document(encode_document(value, field="x"), field="x") == value
 
 
@@ -41,10 +41,10 @@ def test_what_was_encoded_is_decoded_to_the_same(value: Any) -> None:
         ("", "Expecting value"),
         ("{'a': 1}", "Expecting property name"),
         ('{"a": 1} 2', "Extra data"),
-        ('{"a": {"b": 1, "b": 2}}', "the name 'b' comes twice"),
-        ("[NaN]", "NaN is no JSON"),
-        ("[-Infinity]", "-Infinity is no JSON"),
-        ("[1e400]", "1e400 is beyond"),
+        ('{"a": {"b": 1, "b": 2}}', "the name 'b' occurs twice"),
+        ("[NaN]", "NaN is not valid JSON"),
+        ("[-Infinity]", "-Infinity is not valid JSON"),
+        ("[1e400]", "1e400 is out of range"),
         ("[" + "1" * 5_000 + "]", "5,000 digits"),
         (r'["\ud800"]', "lone surrogate"),
         (r'["\u0000"]', "NUL"),
@@ -61,15 +61,15 @@ def test_json_that_is_not_strict_is_refused(text: str, problem: str) -> None:
 
 @pytest.mark.proves("I15")
 @given(documents)
-def test_what_is_taken_comes_back_the_same(value: Any) -> None:
+def test_accepted_value_comes_back_the_same(value: Any) -> None:
     assert json.loads(encode_document(value, field="params")) == value
 
 
 @pytest.mark.proves("I15")
 @given(documents, st.sampled_from([math.nan, math.inf, b"", "\0", "\ud800", {1: 1}, {"\0": 1}]))
-def test_one_fault_anywhere_refuses_the_whole_and_is_found(value: Any, fault: Any) -> None:
+def test_one_error_anywhere_refuses_the_whole_value_and_is_found(value: Any, invalid: Any) -> None:
     with pytest.raises(InvalidInput) as refused:
-        encode_document({"a": value, "b": [0, {"c": fault}]}, field="params")
+        encode_document({"a": value, "b": [0, {"c": invalid}]}, field="params")
     assert refused.value.field == "params.b[1].c"
 
 
@@ -83,7 +83,7 @@ def nested(levels: int, bottom: Any) -> Any:
 @pytest.mark.parametrize("bottom", ["text", 1, None, {}, [[]]])
 @pytest.mark.parametrize("beside", [[], [[]] * 100, ["[" * 100]], ids=["alone", "wide", "text"])
 def test_depth_counts_levels_and_nothing_else(bottom: Any, beside: list[Any]) -> None:
-    """Neither what stands at the bottom, nor how much stands beside it, nor brackets in text."""
+    """The value at the bottom, the values beside it and brackets in text do not count."""
     bottom_depth = {"[[]]": 2, "{}": 1}.get(json.dumps(bottom), 0)
     deepest = nested(DEPTH_MAX - 1 - bottom_depth, bottom)
     encode_document([deepest, *beside], field="params")
@@ -99,28 +99,28 @@ def test_size_is_counted_in_bytes() -> None:
 
 
 @pytest.mark.proves("I15")
-def test_a_document_is_written_without_blanks_and_unescaped() -> None:
+def test_document_is_written_without_blanks_and_unescaped() -> None:
     assert encode_document({"b": [1, "é🚂"], "a": None}, field="p") == '{"b":[1,"é🚂"],"a":null}'
 
 
 @pytest.mark.proves("I15")
-def test_a_tuple_is_a_list() -> None:
+def test_tuple_is_encoded_as_a_list() -> None:
     assert encode_document((1, (2,)), field="params") == "[1,[2]]"
 
 
 @pytest.mark.proves("I15")
-def test_what_only_looks_like_a_nul_is_taken() -> None:
+def test_text_that_resembles_an_escaped_nul_is_accepted() -> None:
     assert json.loads(encode_document("\\u0000", field="params")) == "\\u0000"
 
 
 @pytest.mark.proves("I15")
 @pytest.mark.parametrize("name", ["a", " a ", "\ta\n", "\u2003a"])
-def test_a_name_is_trimmed(name: str) -> None:
+def test_name_is_trimmed(name: str) -> None:
     assert check_name(name, field="key") == "a"
 
 
 @pytest.mark.proves("I15")
-def test_a_name_has_up_to_255_characters_whatever_their_size() -> None:
+def test_name_has_up_to_255_characters_of_any_size() -> None:
     assert check_name("🚂" * NAME_LENGTH_MAX, field="key") == "🚂" * NAME_LENGTH_MAX
     assert check_name(f" {'k' * NAME_LENGTH_MAX} ", field="key") == "k" * NAME_LENGTH_MAX
     with pytest.raises(InvalidInput, match="key: is 256 characters; the limit is 255"):
@@ -129,25 +129,25 @@ def test_a_name_has_up_to_255_characters_whatever_their_size() -> None:
 
 @pytest.mark.proves("I15")
 @pytest.mark.parametrize("wrong", ["", " ", "\u3000", "\0", "a\0", "\ud800", None, 1, b"a"])
-def test_no_name_is_no_name(wrong: Any) -> None:
+def test_invalid_name_is_refused(wrong: Any) -> None:
     with pytest.raises(InvalidInput, match=r"^key: "):
         check_name(wrong, field="key")
 
 
 @pytest.mark.proves("I15")
-def test_a_text_may_be_empty_and_keeps_its_blanks() -> None:
+def test_text_may_be_empty_and_keeps_its_blanks() -> None:
     assert check_text("", field="by") == ""
     assert check_text(" a ", field="by") == " a "
 
 
 @pytest.mark.proves("I15")
 @pytest.mark.parametrize("seconds", [0, 1e-6, 1, 0.5, SECONDS_MAX])
-def test_a_length_of_time_is_taken(seconds: float) -> None:
+def test_duration_is_accepted(seconds: float) -> None:
     check_seconds(seconds, field="timeout_s")
 
 
 @pytest.mark.proves("I15")
 @pytest.mark.parametrize("seconds", [-1, math.nan, math.inf, -math.inf, SECONDS_MAX + 1])
-def test_what_is_no_length_of_time_is_refused(seconds: float) -> None:
+def test_invalid_duration_is_refused(seconds: float) -> None:
     with pytest.raises(InvalidInput, match=r"^timeout_s: "):
         check_seconds(seconds, field="timeout_s")

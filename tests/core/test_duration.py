@@ -1,4 +1,4 @@
-"""Lengths of time: what is refused, and where."""
+"""Durations that are refused, and the fields that the errors name."""
 
 from typing import Any
 
@@ -10,14 +10,14 @@ from headway.testing import a_submit
 
 
 @pytest.mark.proves("I15")
-@pytest.mark.parametrize("place", ["timeout_s", "queue_timeout_s"])
+@pytest.mark.parametrize("field", ["timeout_s", "queue_timeout_s"])
 @pytest.mark.parametrize("seconds", [0, 0.0, -1.0, float("nan"), True, "5"])
-def test_a_limit_in_which_nothing_can_be_done_is_refused(place: str, seconds: float) -> None:
+def test_limit_too_short_for_any_work_is_refused(field: str, seconds: float) -> None:
     async def work(ctx: object) -> None: ...
 
-    with pytest.raises(InvalidInput, match=f"^{place}: must be"):
-        a_submit(**{place: seconds})  # type: ignore[arg-type]
-    options: dict[str, Any] = {place: seconds}
-    with pytest.raises(InvalidInput, match=f"^{place}: must be"):
+    with pytest.raises(InvalidInput, match=f"^{field}: must be"):
+        a_submit(**{field: seconds})  # type: ignore[arg-type]
+    options: dict[str, Any] = {field: seconds}
+    with pytest.raises(InvalidInput, match=f"^{field}: must be"):
         build_job(work, **options)
     assert a_submit(timeout_s=0.001, queue_timeout_s=None).timeout_s == 0.001

@@ -1,4 +1,4 @@
-"""Errors travel: between threads as copies, between processes as pickles."""
+"""Errors can be copied between threads and pickled between processes."""
 
 import pickle
 from copy import copy
@@ -27,6 +27,7 @@ from headway.core.errors import (
     OutcomeUnknown,
     OutputExists,
     RevisionConflict,
+    RunFailed,
     RunNotActive,
     RunNotFound,
     RuntimeUnavailable,
@@ -38,7 +39,6 @@ from headway.core.errors import (
 )
 from headway.core.ids import Key, LaneName, RunId
 from headway.core.run.status import RunStatus
-from headway.services.submit.run_handle import RunFailed
 
 ERRORS: list[Error] = [
     InvalidInput("params", "must be an object"),
@@ -74,18 +74,18 @@ ERRORS: list[Error] = [
 ]
 
 
-def leaves_of(kind: type[Error]) -> set[type[Error]]:
+def leaf_classes(kind: type[Error]) -> set[type[Error]]:
     below = kind.__subclasses__()
-    return set().union(*map(leaves_of, below)) if below else {kind}
+    return set().union(*map(leaf_classes, below)) if below else {kind}
 
 
-def test_every_error_is_tried() -> None:
-    ours = {kind for kind in leaves_of(Error) if kind.__module__ == Error.__module__}
+def test_every_error_class_is_covered() -> None:
+    ours = {kind for kind in leaf_classes(Error) if kind.__module__ == Error.__module__}
     assert ours <= {type(error) for error in ERRORS}
 
 
 @pytest.mark.parametrize("error", ERRORS, ids=lambda error: type(error).__name__)
-def test_an_error_survives_a_journey(error: Error) -> None:
+def test_error_is_equal_after_copying_and_pickling(error: Error) -> None:
     for again in (copy(error), pickle.loads(pickle.dumps(error))):  # noqa: S301
         assert type(again) is type(error)
         assert (str(again), vars(again)) == (str(error), vars(error))

@@ -1,4 +1,4 @@
-"""Every state in which a run does not move has its gate, and says what would free it."""
+"""Every state in which a run does not move has its gate, and a remedy."""
 
 import json
 from typing import Any
@@ -38,38 +38,40 @@ BEHIND: dict[str, Any] = {
 }
 
 
-def explained(run: Run, *, lane: LaneRow | None = None, **seen: Any) -> Explanation:
-    """Told at noon, in a lane of three slots that nobody holds, with one live instance."""
+def explain_at_noon(
+    run: Run, *, lane: LaneRow | None = None, **situation_fields: Any
+) -> Explanation:
+    """Explain a run at noon, in a lane with three free slots and one live instance."""
     run.check()
     situation = Situation(
         run=run,
         lane=lane or LaneRow(LaneName("main"), 3),
-        head=seen.get("head"),
-        ahead_count=seen.get("ahead_count", 0),
-        slot_holder_ids=seen.get("slot_holders", ()),
-        held_count=len(seen.get("slot_holders", ())),
-        leases=seen.get("leases", {ALIVE: SOON, GONE: EARLIER}),
-        ready_at=seen.get("ready_at"),
-        moved_at=seen.get("moved_at"),
-        child_ids=seen.get("children", ()),
-        open_call_ids=seen.get("questions", ()),
-        error=seen.get("error"),
-        cancel=seen.get("cancel"),
+        head=situation_fields.get("head"),
+        ahead_count=situation_fields.get("ahead_count", 0),
+        slot_holder_ids=situation_fields.get("slot_holders", ()),
+        held_count=len(situation_fields.get("slot_holders", ())),
+        leases=situation_fields.get("leases", {ALIVE: SOON, GONE: EARLIER}),
+        ready_at=situation_fields.get("ready_at"),
+        moved_at=situation_fields.get("moved_at"),
+        child_ids=situation_fields.get("children", ()),
+        open_call_ids=situation_fields.get("questions", ()),
+        error=situation_fields.get("error"),
+        cancel=situation_fields.get("cancel"),
     )
-    found = explain(situation, NOON)
-    assert (found.run_id, found.status) == (run.id, run.status)
-    assert found.sentence.endswith(".")
-    assert found.remedy.endswith(".")
-    return found
+    explanation = explain(situation, NOON)
+    assert (explanation.run_id, explanation.status) == (run.id, run.status)
+    assert explanation.sentence.endswith(".")
+    assert explanation.remedy.endswith(".")
+    return explanation
 
 
 @pytest.mark.proves("I7")
 @pytest.mark.parametrize("status", sorted(TERMINAL), ids=str)
-def test_what_is_over_says_how_it_ended(status: RunStatus) -> None:
+def test_ended_run_is_explained_by_its_status(status: RunStatus) -> None:
     ended = a_run(status=status, head_key=None, queue_rank=None, ready_seq=None, ended_at=EARLIER)
-    found = explained(ended)
-    assert (found.gate, found.since, found.until) == (Gate.ENDED, EARLIER, None)
-    assert found.sentence == f"The run is over: {status.value}."
+    explanation = explain_at_noon(ended)
+    assert (explanation.gate, explanation.since, explanation.until) == (Gate.ENDED, EARLIER, None)
+    assert explanation.sentence == f"The run has ended: {status.value}."
 
 
 ENDED: dict[str, Any] = {
@@ -90,57 +92,65 @@ CANCEL = '{"files":"keep","reason":"too late","by":"ann"}'
         (RunStatus.CANCELED, "canceled (too late)"),
     ],
 )
-def test_what_is_over_says_why(status: RunStatus, how: str) -> None:
-    found = explained(a_run(**ENDED, status=status), error=ERROR, cancel=CANCEL)
-    assert found.sentence == f"The run is over: {how}."
+def test_ended_run_is_explained_by_its_reason(status: RunStatus, how: str) -> None:
+    explanation = explain_at_noon(a_run(**ENDED, status=status), error=ERROR, cancel=CANCEL)
+    assert explanation.sentence == f"The run has ended: {how}."
 
 
 @pytest.mark.proves("R1.12")
-def test_who_canceled_without_a_reason_has_none() -> None:
+def test_cancel_without_a_reason_is_explained_without_one() -> None:
     ended = a_run(**ENDED, status=RunStatus.CANCELED)
-    found = explained(ended, cancel='{"files":"keep","reason":"","by":""}')
-    assert found.sentence == "The run is over: canceled."
+    explanation = explain_at_noon(ended, cancel='{"files":"keep","reason":"","by":""}')
+    assert explanation.sentence == "The run has ended: canceled."
 
 
 @pytest.mark.proves("S4")
-def test_why_it_is_over_is_one_short_line_that_moves_no_cursor() -> None:
+def test_reason_of_an_end_is_one_short_line_without_control_characters() -> None:
     error = json.dumps({"code": "error", "message": "no\x1b[2J\n disk" + " at all" * 100})
-    found = explained(a_run(**ENDED, status=RunStatus.FAILED), error=error)
-    assert found.sentence.startswith("The run is over: failed (no [2J disk at all at all")
-    assert found.sentence.endswith("…).")
-    assert len(found.sentence) < 250
+    explanation = explain_at_noon(a_run(**ENDED, status=RunStatus.FAILED), error=error)
+    assert explanation.sentence.startswith("The run has ended: failed (no [2J disk at all at all")
+    assert explanation.sentence.endswith("…).")
+    assert len(explanation.sentence) < 250
 
 
 @pytest.mark.proves("R1.12")
-def test_a_run_behind_others_of_its_key_knows_its_position_and_who_goes_first() -> None:
+def test_run_behind_others_of_its_key_has_its_position_and_the_run_ahead() -> None:
     head = a_run(**HELD)
-    found = explained(a_run(**BEHIND, queued_at=EARLIER), head=head, ahead_count=2)
-    assert (found.gate, found.holder_ids, found.position) == (Gate.KEY, (head.id,), 3)
-    assert found.since == EARLIER
-    assert found.sentence == f"Key 'ann' is busy: run {head.id} (running) goes first."
+    explanation = explain_at_noon(a_run(**BEHIND, queued_at=EARLIER), head=head, ahead_count=2)
+    assert (explanation.gate, explanation.holder_ids, explanation.position) == (
+        Gate.KEY,
+        (head.id,),
+        3,
+    )
+    assert explanation.since == EARLIER
+    assert explanation.sentence == f"Key 'ann' is busy: run {head.id} (running) goes first."
 
 
 @pytest.mark.proves("R1.12")
-def test_a_run_that_waits_for_its_lane_knows_its_position_and_who_holds_the_slots() -> None:
+def test_run_that_waits_for_its_lane_has_its_position_and_the_holders() -> None:
     holders = (RunId("one"), RunId("two"))
-    found = explained(
+    explanation = explain_at_noon(
         a_run(queued_at=LONG_AGO),
         lane=LaneRow(LaneName("main"), 2),
         slot_holders=holders,
         ahead_count=1,
         ready_at=EARLIER,
     )
-    assert (found.gate, found.holder_ids, found.position) == (Gate.LANE_FULL, holders, 2)
-    # Not since it was accepted: until then its key was the gate.
-    assert found.since == EARLIER
-    assert found.sentence == "Lane 'main' is full: 2 of 2 slots are taken."
+    assert (explanation.gate, explanation.holder_ids, explanation.position) == (
+        Gate.LANE_FULL,
+        holders,
+        2,
+    )
+    # Not since the submission: until then the key was the gate.
+    assert explanation.since == EARLIER
+    assert explanation.sentence == "Lane 'main' is full: 2 of 2 slots are taken."
 
 
 @pytest.mark.proves("I5")
-def test_a_lane_whose_limit_was_lowered_below_what_is_held_is_full() -> None:
+def test_lane_whose_limit_is_below_its_held_slots_is_full() -> None:
     holders = (RunId("one"), RunId("two"))
-    found = explained(a_run(), lane=LaneRow(LaneName("main"), 1), slot_holders=holders)
-    assert found.gate is Gate.LANE_FULL
+    explanation = explain_at_noon(a_run(), lane=LaneRow(LaneName("main"), 1), slot_holders=holders)
+    assert explanation.gate is Gate.LANE_FULL
 
 
 @pytest.mark.proves("I5")
@@ -152,65 +162,75 @@ def test_a_lane_whose_limit_was_lowered_below_what_is_held_is_full() -> None:
     ],
 )
 @pytest.mark.parametrize("leases", [{}, {ALIVE: SOON}], ids=["nobody alive", "alive"])
-def test_a_closed_lane_is_the_gate_whoever_lives(
+def test_closed_lane_is_the_gate_with_or_without_live_instances(
     lane: LaneRow, gate: Gate, leases: dict[InstanceId, int]
 ) -> None:
-    found = explained(a_run(), lane=lane, leases=leases)
-    assert (found.gate, found.holder_ids) == (gate, ())
-    assert "'main'" in found.sentence
+    explanation = explain_at_noon(a_run(), lane=lane, leases=leases)
+    assert (explanation.gate, explanation.holder_ids) == (gate, ())
+    assert "'main'" in explanation.sentence
 
 
 @pytest.mark.parametrize("leases", [{}, {GONE: EARLIER}, {GONE: NOON}])
-def test_without_a_live_instance_nobody_can_take_it(leases: dict[InstanceId, int]) -> None:
-    found = explained(a_run(job="fetch"), leases=leases)
-    assert found.gate is Gate.NO_LIVE_INSTANCE
-    assert found.remedy == "Start a program that has registered job 'fetch'."
+def test_without_a_live_instance_the_job_is_the_gate(leases: dict[InstanceId, int]) -> None:
+    explanation = explain_at_noon(a_run(job="fetch"), leases=leases)
+    assert explanation.gate is Gate.NO_LIVE_INSTANCE
+    assert explanation.remedy == "Start a program that has registered job 'fetch'."
 
 
-def test_with_room_in_its_lane_it_waits_for_an_instance_that_knows_its_job() -> None:
-    found = explained(a_run(job="fetch", queue_deadline_at=SOON), slot_holders=(RunId("one"),))
-    assert (found.gate, found.holder_ids, found.position) == (Gate.NOT_CLAIMED, (), 1)
-    assert "registered job 'fetch'" in found.remedy
-    assert found.until == SOON
+def test_run_with_a_free_slot_waits_for_an_instance_with_its_job() -> None:
+    explanation = explain_at_noon(
+        a_run(job="fetch", queue_deadline_at=SOON), slot_holders=(RunId("one"),)
+    )
+    assert (explanation.gate, explanation.holder_ids, explanation.position) == (
+        Gate.NOT_CLAIMED,
+        (),
+        1,
+    )
+    assert "registered job 'fetch'" in explanation.remedy
+    assert explanation.until == SOON
 
 
 @pytest.mark.parametrize(
     ("state", "history"),
     [
-        (HELD | RESUMED | {"slot": None}, "Its wait is over and it wants a slot again."),
-        (PARKED | RESUMED, "It was woken and wants a slot again."),
-        (PARKED | RESUMED | {"death_count": 2}, "Its executor died (2 in a row, 3 are poison) and"),
+        (HELD | RESUMED | {"slot": None}, "Its wait is over and it needs a slot again."),
+        (PARKED | RESUMED, "It was woken and needs a slot again."),
+        (PARKED | RESUMED | {"death_count": 2}, "Its process was lost (2 in a row without"),
         (
             PARKED | RESUMED | {"stop_count": 4},
-            "A stop of its process ended its execution before it showed any progress (4 in a row,",
+            "Its process was stopped (4 in a row without progress;",
         ),
     ],
     ids=["waited", "woken", "orphaned", "stopped"],
 )
-def test_a_run_that_wants_a_slot_again_says_how_it_lost_the_one_it_had(
+def test_resumed_run_is_explained_by_how_it_lost_its_slot(
     state: dict[str, Any], history: str
 ) -> None:
-    found = explained(
+    explanation = explain_at_noon(
         a_run(**state),
         lane=LaneRow(LaneName("main"), 1),
         slot_holders=(RunId("one"),),
         ready_at=EARLIER,
     )
-    assert (found.gate, found.since, found.position) == (Gate.LANE_FULL, EARLIER, 1)
-    assert found.sentence.startswith(history)
-    assert explained(a_run(**state)).gate is Gate.NOT_CLAIMED
+    assert (explanation.gate, explanation.since, explanation.position) == (
+        Gate.LANE_FULL,
+        EARLIER,
+        1,
+    )
+    assert explanation.sentence.startswith(history)
+    assert explain_at_noon(a_run(**state)).gate is Gate.NOT_CLAIMED
 
 
-def test_a_run_that_waited_gets_its_slot_from_its_own_instance() -> None:
-    found = explained(a_run(**HELD | RESUMED | {"slot": None}))
-    assert (found.gate, found.holder_ids) == (Gate.NOT_CLAIMED, (ALIVE,))
-    assert "its instance takes a slot" in found.sentence
+def test_run_that_waited_gets_its_slot_from_its_own_instance() -> None:
+    explanation = explain_at_noon(a_run(**HELD | RESUMED | {"slot": None}))
+    assert (explanation.gate, explanation.holder_ids) == (Gate.NOT_CLAIMED, (ALIVE,))
+    assert "its instance takes a slot" in explanation.sentence
 
 
-def test_a_running_run_names_its_instance_and_when_its_time_is_up() -> None:
-    found = explained(a_run(**HELD, run_deadline_at=SOON), moved_at=EARLIER)
-    assert (found.gate, found.holder_ids) == (Gate.RUNNING, (ALIVE,))
-    assert (found.since, found.until) == (EARLIER, SOON)
+def test_running_run_names_its_instance_and_its_deadline() -> None:
+    explanation = explain_at_noon(a_run(**HELD, run_deadline_at=SOON), moved_at=EARLIER)
+    assert (explanation.gate, explanation.holder_ids) == (Gate.RUNNING, (ALIVE,))
+    assert (explanation.since, explanation.until) == (EARLIER, SOON)
 
 
 @pytest.mark.proves("I8")
@@ -220,26 +240,33 @@ def test_a_running_run_names_its_instance_and_when_its_time_is_up() -> None:
 @pytest.mark.parametrize(
     ("leases", "since"), [({GONE: EARLIER, ALIVE: SOON}, EARLIER), ({ALIVE: SOON}, None)]
 )
-def test_a_run_of_an_instance_that_is_gone_awaits_the_sweep(
+def test_run_of_a_dead_instance_awaits_the_sweep(
     state: dict[str, Any], leases: dict[InstanceId, int], since: int | None
 ) -> None:
-    found = explained(a_run(**state | {"instance_id": GONE}), leases=leases)
-    assert (found.gate, found.holder_ids, found.since) == (Gate.LEASE_EXPIRED, (GONE,), since)
+    explanation = explain_at_noon(a_run(**state | {"instance_id": GONE}), leases=leases)
+    assert (explanation.gate, explanation.holder_ids, explanation.since) == (
+        Gate.LEASE_EXPIRED,
+        (GONE,),
+        since,
+    )
 
 
-def test_a_lease_is_in_force_until_its_last_moment() -> None:
+def test_lease_is_valid_until_its_last_moment() -> None:
     run = a_run(**HELD)
-    assert explained(run, leases={ALIVE: add_seconds(NOON, seconds=0.000001)}).gate is Gate.RUNNING
-    assert explained(run, leases={ALIVE: NOON}).gate is Gate.LEASE_EXPIRED
+    assert (
+        explain_at_noon(run, leases={ALIVE: add_seconds(NOON, seconds=0.000001)}).gate
+        is Gate.RUNNING
+    )
+    assert explain_at_noon(run, leases={ALIVE: NOON}).gate is Gate.LEASE_EXPIRED
 
 
-def test_a_run_that_waits_without_a_slot_is_not_in_the_queue() -> None:
-    found = explained(a_run(**HELD | {"slot": None}), moved_at=EARLIER)
-    assert (found.gate, found.holder_ids) == (Gate.WAITING, (ALIVE,))
-    assert (found.position, found.since) == (None, EARLIER)
-    # Who holds it is told apart, and the time of a sleep is not in the database.
-    assert ALIVE not in found.sentence
-    assert "sleeps" in found.sentence
+def test_run_that_waits_without_a_slot_is_not_queued() -> None:
+    explanation = explain_at_noon(a_run(**HELD | {"slot": None}), moved_at=EARLIER)
+    assert (explanation.gate, explanation.holder_ids) == (Gate.WAITING, (ALIVE,))
+    assert (explanation.position, explanation.since) == (None, EARLIER)
+    # The holder is a field of its own, and the end of a sleep is not in the database.
+    assert ALIVE not in explanation.sentence
+    assert "sleeps" in explanation.sentence
 
 
 @pytest.mark.proves("R1.12")
@@ -250,53 +277,55 @@ def test_a_run_that_waits_without_a_slot_is_not_in_the_queue() -> None:
         (["q1", "q2"], "for an answer to 'q1', the first of its 2 open questions."),
     ],
 )
-def test_a_run_that_waits_for_a_person_names_the_question(
-    questions: list[str], awaited: str
-) -> None:
+def test_run_that_waits_for_a_person_names_the_question(questions: list[str], awaited: str) -> None:
     run = a_run(**HELD | {"slot": None})
-    found = explained(run, questions=questions)
-    assert (found.gate, found.holder_ids) == (Gate.WAITING, (ALIVE,))
-    assert found.sentence == f"Its job waits, without a slot, {awaited}"
-    assert f"headway run resume {run.id}" in found.remedy
+    explanation = explain_at_noon(run, questions=questions)
+    assert (explanation.gate, explanation.holder_ids) == (Gate.WAITING, (ALIVE,))
+    assert explanation.sentence == f"Its job waits without a slot {awaited}"
+    assert f"headway run resume {run.id}" in explanation.remedy
 
 
 @pytest.mark.proves("R1.12")
-def test_a_run_that_waits_for_a_child_and_a_person_names_both() -> None:
+def test_run_that_waits_for_a_child_and_a_person_names_both() -> None:
     run = a_run(**HELD | {"slot": None})
-    found = explained(run, children=[RunId("kid")], questions=["q1"])
-    assert (found.gate, found.holder_ids) == (Gate.CHILD, ("kid",))
+    explanation = explain_at_noon(run, children=[RunId("kid")], questions=["q1"])
+    assert (explanation.gate, explanation.holder_ids) == (Gate.CHILD, ("kid",))
     waited = "for an answer to 'q1' and for child run kid"
-    assert found.sentence == f"Its job waits, without a slot, {waited}."
+    assert explanation.sentence == f"Its job waits without a slot {waited}."
 
 
 @pytest.mark.proves("I18")
-def test_a_run_parked_until_a_time_tells_it() -> None:
-    found = explained(a_run(**PARKED, wake_at=SOON), moved_at=EARLIER)
-    assert (found.gate, found.since, found.until) == (Gate.NOT_DUE, EARLIER, SOON)
-    assert "until its time comes" in found.sentence
+def test_run_parked_until_a_time_shows_that_time() -> None:
+    explanation = explain_at_noon(a_run(**PARKED, wake_at=SOON), moved_at=EARLIER)
+    assert (explanation.gate, explanation.since, explanation.until) == (Gate.NOT_DUE, EARLIER, SOON)
+    assert "until its wake time" in explanation.sentence
 
 
 @pytest.mark.proves("I18")
-def test_a_run_whose_time_has_come_awaits_the_sweep() -> None:
-    found = explained(a_run(**PARKED, wake_at=NOON))
-    assert found.gate is Gate.NOT_DUE
-    assert "its time has come" in found.sentence
-    assert "sweep" in found.remedy
+def test_run_whose_wake_time_has_come_awaits_the_sweep() -> None:
+    explanation = explain_at_noon(a_run(**PARKED, wake_at=NOON))
+    assert explanation.gate is Gate.NOT_DUE
+    assert "its wake time has passed" in explanation.sentence
+    assert "sweep" in explanation.remedy
 
 
-def test_a_run_parked_without_a_time_waits_for_somebody() -> None:
-    found = explained(a_run(**PARKED), moved_at=EARLIER)
-    assert (found.gate, found.since, found.until) == (Gate.INBOX, EARLIER, None)
+def test_run_parked_without_a_time_waits_for_a_person() -> None:
+    explanation = explain_at_noon(a_run(**PARKED), moved_at=EARLIER)
+    assert (explanation.gate, explanation.since, explanation.until) == (Gate.INBOX, EARLIER, None)
 
 
 @pytest.mark.proves("I11")
-def test_a_run_that_is_cancelling_tells_until_when() -> None:
+def test_cancelling_run_shows_its_deadline() -> None:
     cancelling = HELD | {"status": RunStatus.CANCELLING, "cancel_deadline_at": SOON}
-    found = explained(a_run(**cancelling), moved_at=EARLIER)
-    assert (found.gate, found.holder_ids, found.until) == (Gate.CANCELLING, (ALIVE,), SOON)
-    assert (found.since, found.sentence) == (
+    explanation = explain_at_noon(a_run(**cancelling), moved_at=EARLIER)
+    assert (explanation.gate, explanation.holder_ids, explanation.until) == (
+        Gate.CANCELLING,
+        (ALIVE,),
+        SOON,
+    )
+    assert (explanation.since, explanation.sentence) == (
         EARLIER,
-        "It was asked to end, and its job is cleaning up.",
+        "It is cancelling, and its job is cleaning up.",
     )
 
 
@@ -304,8 +333,8 @@ def test_a_run_that_is_cancelling_tells_until_when() -> None:
 @pytest.mark.parametrize(
     "late", [{"cancel_deadline_at": NOON}, {"instance_id": GONE, "cancel_deadline_at": SOON}]
 )
-def test_a_run_that_did_not_end_in_time_awaits_the_sweep(late: dict[str, Any]) -> None:
-    found = explained(a_run(**HELD | {"status": RunStatus.CANCELLING} | late))
-    assert found.gate is Gate.CANCELLING
-    assert "did not do so in time" in found.sentence
-    assert "sweep" in found.remedy
+def test_run_that_did_not_end_in_time_awaits_the_sweep(late: dict[str, Any]) -> None:
+    explanation = explain_at_noon(a_run(**HELD | {"status": RunStatus.CANCELLING} | late))
+    assert explanation.gate is Gate.CANCELLING
+    assert "did not end in time" in explanation.sentence
+    assert "sweep" in explanation.remedy

@@ -1,4 +1,4 @@
-"""Names of files and folders: nothing leads out of the run's folder, and no two keys share one."""
+"""Paths of files stay within the run's folder, and no two keys share a folder."""
 
 import pytest
 from hypothesis import given
@@ -12,7 +12,7 @@ from headway.core.stored_file import check_path, folder_name
 @pytest.mark.parametrize(
     "path", ["1.jpg", "photos/1.jpg", "a/b/c/d", "ключ/🔑.tar.gz", ".hidden", "a b/c.part.jpg", "~"]
 )
-def test_a_plain_path_is_taken_as_it_is(path: str) -> None:
+def test_plain_path_is_accepted_unchanged(path: str) -> None:
     assert check_path(path) == path
 
 
@@ -44,14 +44,14 @@ def test_a_plain_path_is_taken_as_it_is(path: str) -> None:
         ("🔑" * 51, "more than 200 bytes"),
     ],
 )
-def test_what_leads_out_or_is_no_name_everywhere_is_refused(path: str, problem: str) -> None:
+def test_path_that_leaves_the_folder_or_is_not_portable_is_refused(path: str, problem: str) -> None:
     with pytest.raises(InvalidInput, match=problem) as refused:
         check_path(path)
     assert refused.value.field == "file"
 
 
 @pytest.mark.proves("S7")
-def test_a_path_that_is_no_text_is_refused() -> None:
+def test_path_that_is_not_text_is_refused() -> None:
     with pytest.raises(InvalidInput, match="file: must be text"):
         check_path(b"1.jpg")  # type: ignore[arg-type]
 
@@ -71,7 +71,7 @@ def test_a_path_that_is_no_text_is_refused() -> None:
         ("é", "%c3%a9"),
     ],
 )
-def test_a_key_s_folder_is_readable_where_the_key_is_plain(key: str, name: str) -> None:
+def test_folder_of_a_plain_key_is_readable(key: str, name: str) -> None:
     assert folder_name(key) == name
 
 
@@ -82,14 +82,14 @@ keys = st.text(
 
 @pytest.mark.proves("S7")
 @given(keys, keys)
-def test_no_two_keys_share_a_folder_whatever_the_file_system_thinks_of_case(
-    one: str, other: str
+def test_no_two_keys_share_a_folder_on_case_insensitive_file_systems(
+    first: str, second: str
 ) -> None:
-    assert (folder_name(one).lower() == folder_name(other).lower()) == (one == other)
+    assert (folder_name(first).lower() == folder_name(second).lower()) == (first == second)
 
 
 @pytest.mark.proves("S7")
 @given(keys)
-def test_a_key_s_folder_is_one_name_that_every_file_system_takes(key: str) -> None:
+def test_folder_of_a_key_is_one_name_valid_on_every_file_system(key: str) -> None:
     check_path(f"{folder_name(key)}/1.jpg")
     assert "/" not in folder_name(key)

@@ -1,11 +1,11 @@
-"""The one table of moves (R2.1), all of them forward (R2.3), and its states' words (R1.6)."""
+"""The one transition table (R2.1), its forward direction (R2.3) and status names (R1.6)."""
 
 import pytest
 
 from headway.core.run.status import IDLE_NAME, STATUS_NAMES, RunStatus, row_status_name
 from headway.core.run.transitions import ACTIVE, TERMINAL, TRANSITIONS, Trigger
 
-# As the requirement has it, plus what a take-over and a forced cancel need.
+# The transitions of the requirement, plus those of a take-over and a forced cancel.
 REQUIRED = {
     ("queued", "running"),
     ("queued", "canceled"),
@@ -21,23 +21,23 @@ REQUIRED = {
 }
 
 
-def moves() -> set[tuple[str, str]]:
+def list_transitions() -> set[tuple[str, str]]:
     return {(source, end) for edges in TRANSITIONS.values() for source, end in edges.items()}
 
 
 @pytest.mark.proves("R2.1")
-def test_the_table_has_the_required_moves_and_no_other() -> None:
-    assert moves() == REQUIRED
+def test_table_has_exactly_the_required_transitions() -> None:
+    assert list_transitions() == REQUIRED
 
 
 @pytest.mark.proves("R2.1")
-def test_every_trigger_has_its_moves() -> None:
+def test_every_trigger_has_transitions() -> None:
     assert set(TRANSITIONS) == set(Trigger)
     assert all(TRANSITIONS.values())
 
 
 @pytest.mark.proves("R2.3")
-def test_what_is_terminal_has_no_way_out() -> None:
+def test_terminal_status_has_no_transition() -> None:
     assert {
         RunStatus.SUCCEEDED,
         RunStatus.FAILED,
@@ -46,14 +46,14 @@ def test_what_is_terminal_has_no_way_out() -> None:
         RunStatus.REJECTED,
     } == TERMINAL
     assert set(RunStatus) - TERMINAL == ACTIVE
-    assert not {source for source, _ in moves()} & TERMINAL
+    assert not {source for source, _ in list_transitions()} & TERMINAL
 
 
 @pytest.mark.proves("R2.3")
-def test_states_only_move_forward() -> None:
-    """No path comes back to a state that was left; a take-over stays where it is."""
+def test_statuses_only_move_forward() -> None:
+    """No path returns to a status that was left; a take-over keeps the status."""
     onward: dict[str, set[str]] = {}
-    for source, end in moves() - {("running", "running")}:
+    for source, end in list_transitions() - {("running", "running")}:
         onward.setdefault(source, set()).add(end)
 
     def reachable(source: str) -> set[str]:
@@ -65,16 +65,16 @@ def test_states_only_move_forward() -> None:
 
 
 @pytest.mark.proves("R2.1")
-def test_a_rejected_run_never_was_anything_else() -> None:
-    assert RunStatus.REJECTED not in {status for move in moves() for status in move}
+def test_rejected_run_has_no_other_status() -> None:
+    assert RunStatus.REJECTED not in {status for move in list_transitions() for status in move}
 
 
 @pytest.mark.proves("R1.6")
-def test_every_state_has_a_word_in_each_of_the_three_vocabularies() -> None:
+def test_every_status_has_a_name_in_each_of_the_three_vocabularies() -> None:
     assert set(STATUS_NAMES) == set(RunStatus)
-    rows = {words.row for words in STATUS_NAMES.values()} | {IDLE_NAME}
+    rows = {names.row for names in STATUS_NAMES.values()} | {IDLE_NAME}
     assert rows == {"Idle", "Queued", "Running", "Done", "Failed", "Cancelled"}
-    tasks = {words.task for words in STATUS_NAMES.values()}
+    tasks = {names.task for names in STATUS_NAMES.values()}
     assert tasks == {"pending", "running", "canceling", "completed", "failed", "canceled"}
 
 
@@ -91,13 +91,13 @@ def test_every_state_has_a_word_in_each_of_the_three_vocabularies() -> None:
         ("timed_out", "Failed", "failed"),
     ],
 )
-def test_the_words_of_a_run_that_has_started(status: str, row: str, task: str) -> None:
+def test_names_of_a_run_that_has_started(status: str, row: str, task: str) -> None:
     assert STATUS_NAMES[RunStatus(status)] == (row, task)
     assert row_status_name(RunStatus(status), has_started=True) == row
 
 
 @pytest.mark.proves("R1.6")
-def test_a_run_canceled_before_it_started_leaves_its_key_idle() -> None:
+def test_run_canceled_before_it_started_leaves_its_key_idle() -> None:
     assert row_status_name(RunStatus.CANCELED, has_started=False) == "Idle"
     assert row_status_name(RunStatus.TIMED_OUT, has_started=False) == "Failed"
     assert row_status_name(RunStatus.REJECTED, has_started=False) == "Idle"

@@ -1,4 +1,4 @@
-"""What the page's tests serve: jobs that do what the test tells them, by messages."""
+"""The jobs that the page's tests serve. A test controls them by messages."""
 
 import asyncio
 from typing import Any, Literal
@@ -19,8 +19,8 @@ async def _stay(gate: str) -> None:
             await asyncio.sleep(0.02)
 
 
-async def _told(ctx: RunContext) -> list[Any]:
-    """What the test has said since the last look; at least one thing."""
+async def _read_messages(ctx: RunContext) -> list[Any]:
+    """Return the messages since the last call; wait until there is at least one."""
     while not (messages := await ctx.messages()):
         await ctx.sleep(0.02)
     return messages
@@ -38,13 +38,14 @@ async def mirror(
     since: str | None = None,
     cookie: SecretStr | None = None,
 ) -> dict[str, Any]:
-    """`{"downloaded": 3, …}` is progress, a text a line of the log, `end` the end.
+    """Report progress, log and end as the messages demand.
 
-    After `{"stay": "a path"}` a cancel ends it only when there is a file at the path.
+    `{"downloaded": 3, …}` is progress, a text is a log line, and `end` ends the run. After
+    `{"stay": "a path"}` a cancel ends it only once there is a file at the path.
     """
     figures: dict[str, int] = {"downloaded": 0, "skipped": 0, "filtered": 0}
     while True:
-        for message in await _told(ctx):
+        for message in await _read_messages(ctx):
             match message:
                 case {"file": str(path)}:
                     async with ctx.file(path) as file:
@@ -69,9 +70,9 @@ async def mirror(
 
 @hw.job(lane="agents")
 async def agent(ctx: RunContext, goal: str, model: str = "small") -> Any:
-    """Asks what it is told to ask, and gives the answer back."""
-    [question, *_] = await _told(ctx)
-    if isinstance(question, dict) and "ask" in question:  # With a schema, a default, a time.
+    """Ask the question of a message, and return the answer."""
+    [question, *_] = await _read_messages(ctx)
+    if isinstance(question, dict) and "ask" in question:  # With a schema, a default, a timeout.
         how: dict[str, Any] = {**question}
         return await ctx.interrupt(how.pop("ask"), **how)
     return await ctx.interrupt(question)
@@ -79,7 +80,7 @@ async def agent(ctx: RunContext, goal: str, model: str = "small") -> Any:
 
 @hw.job
 async def ignore(ctx: RunContext) -> None:
-    """Reads no messages, and ends when there is a file at the path that is its key."""
+    """Read no messages, and end when there is a file at the path that is the run's key."""
     while not is_open(ctx.key):  # noqa: ASYNC110
         await asyncio.sleep(0.02)
 
@@ -100,7 +101,7 @@ async def recite(ctx: RunContext, said: list[str]) -> list[str]:
 
 @hw.flows.function
 def price(order: Any, params: dict[str, Any]) -> Any:
-    """What the order costs; one that is too large fails."""
+    """Return the price of an order. An order that is too large fails."""
     if order["count"] > 1_000:
         raise ValueError(f"nobody has {order['count']} of them")
     return {"total": order["count"] * params.get("each", 1)}

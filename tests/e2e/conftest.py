@@ -1,4 +1,4 @@
-"""A real browser and a real server; each test gets a page and leaves the board empty."""
+"""A real browser and a real server. Each test gets a page and leaves the board empty."""
 
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -16,7 +16,7 @@ from tests.servers.programs import chromium_program
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
-        "--write-screenshots", action="store_true", help="make the images of docs/images anew"
+        "--write-screenshots", action="store_true", help="write the images of docs/images again"
     )
 
 
@@ -35,7 +35,7 @@ async def browser(playwright: Playwright, request: pytest.FixtureRequest) -> Asy
             pytest.fail(str(reason), pytrace=False)
         pytest.skip(str(reason))
     assert (BUILT_FOLDER / "index.html").is_file(), "the page is not built: make page"
-    # Root may not have a sandbox; what is looked at is our own.
+    # Root may not use a sandbox; the browser only opens our own pages.
     started = await playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
     yield started
     await started.close()
@@ -59,7 +59,7 @@ def site(shared_site: Site) -> Iterator[Site]:
 async def viewer(
     browser: Browser, site: Site, request: pytest.FixtureRequest
 ) -> AsyncIterator[Viewer]:
-    """Somebody who looks at the site, and sees every fault of it."""
+    """A viewer of the site, which records every error of the page."""
     looks: tuple[Scheme, ViewportSize] = getattr(request, "param", ("light", WIDE))
     scheme, size = looks
     viewer = Viewer(browser, site.address, scheme=scheme, size=size)
@@ -69,7 +69,7 @@ async def viewer(
 
 @pytest.fixture
 def lone_site(tmp_path: Path) -> Iterator[Site]:
-    """For tests that kill it."""
+    """A site for tests that kill it."""
     site = Site(tmp_path)
     site.start()
     yield site

@@ -1,4 +1,4 @@
-"""A busy day on a board: what pictures show. It has a past, a present, and workers at work."""
+"""A busy day on a board, for the pictures: a past, a present, and active workers."""
 
 from functools import partial
 from pathlib import Path
@@ -13,7 +13,7 @@ MINUTE: Final = 60
 HOUR: Final = 60 * MINUTE
 DAY: Final = 24 * HOUR
 
-# Key, what it has downloaded, how it ended, and when that was: the oldest first.
+# Key, downloaded count, end and when that was: the oldest first.
 PAST: Final[tuple[tuple[str, int, Any, When], ...]] = (
     ("grace", 1_204, "end", When(2 * DAY + 3 * HOUR, 0.1, 22 * MINUTE)),
     ("ada", 118, "end", When(DAY + 5 * HOUR, 41, 9 * MINUTE)),
@@ -44,16 +44,16 @@ SCHEMA: Final = {
 
 class Day(NamedTuple):
     run: str
-    """One that is running."""
+    """A run that is running."""
     done: str
-    """One that is over."""
+    """A run that has ended."""
     task: str
     gate: Path
-    """As long as there is no such file, a worker is at work."""
+    """A worker is busy as long as there is no such file."""
 
 
 def a_busy_day(site: Site, folder: Path) -> Day:
-    """Rows and tasks in every state; a run and a task that are under way."""
+    """Create rows and tasks in every state, among them a running run and a running task."""
     site.call("PATCH", "/api/lanes/agents", {"max_concurrent": 2})
     for key in KEYS:
         site.save(key, url=f"https://example.org/{key}/feed")
@@ -79,14 +79,14 @@ def a_busy_day(site: Site, folder: Path) -> Day:
 def _run_ended(site: Site, key: str, downloaded: int, end: Any, when: When) -> str:
     run_id = site.begun(key, params=_params(key), on_existing_output="replace")
     page_count = 1 + downloaded // 30
-    site.tell(run_id, *(f"page {page} of {page_count}" for page in range(1, page_count + 1)[-12:]))
-    site.tell(run_id, {"file": f"photos/{downloaded}.jpg"})
-    site.tell(run_id, {"downloaded": downloaded, "skipped": downloaded // 8, "filtered": 3})
+    site.send(run_id, *(f"page {page} of {page_count}" for page in range(1, page_count + 1)[-12:]))
+    site.send(run_id, {"file": f"photos/{downloaded}.jpg"})
+    site.send(run_id, {"downloaded": downloaded, "skipped": downloaded // 8, "filtered": 3})
     if end == "cancel":
         site.until(run_id, lambda run: run["progress"] is not None)
         site.call("POST", f"/api/runs/{run_id}/cancel", {"files": "keep"})
     else:
-        site.tell(run_id, f"photos/{downloaded}.jpg", end)
+        site.send(run_id, f"photos/{downloaded}.jpg", end)
     site.ended(run_id)
     move(site.database, run_id, when)
     return run_id
@@ -110,10 +110,10 @@ def _task_ended(site: Site, key: str, params: dict[str, Any], when: When) -> str
 
 
 def _under_way_for_long(site: Site) -> str:
-    """What waits for people, or for a signal; the task that waits for one is given back."""
+    """Create runs that wait for people or for a signal; return the task that waits for a signal."""
     asks = site.begun("tidy-2026", job="agent", params={"goal": "Tidy up the archive"})
     tidy = {"tool": "delete_files", "folder": "/srv/archive/2019", "count": 9}
-    site.tell(asks, {"ask": tidy, "timeout_s": DAY})
+    site.send(asks, {"ask": tidy, "timeout_s": DAY})
     paid = site.started("order to parcel", key="order-1004", params={"count": 12, "each": 4})
     site.waiting(paid, "event")
     asked = {"count": 300, "customer": "Bea"}
@@ -121,7 +121,7 @@ def _under_way_for_long(site: Site) -> str:
     site.waiting(to_approve, "approval")
     reply = site.begun("mail-118", job="agent", params={"goal": "Answer the mail"})
     how = {"title": "How shall it answer?", "from": "jo@example.org", "schema": SCHEMA}
-    site.tell(reply, {"ask": how, "timeout_s": 2 * HOUR})
+    site.send(reply, {"ask": how, "timeout_s": 2 * HOUR})
     for run_id, minutes in ((asks, 48), (paid, 38), (to_approve, 17), (reply, 11)):
         site.until(run_id, lambda run: run["is_waiting"])
         move(site.database, run_id, When(minutes * MINUTE))
@@ -130,20 +130,20 @@ def _under_way_for_long(site: Site) -> str:
 
 def _under_way(site: Site, gate: Path) -> str:
     first = site.begun("ada", params=_params("ada"), on_existing_output="replace")
-    site.tell(first, *(f"page {number} of 12" for number in (1, 2, 3)))
-    site.tell(first, "photos/126.jpg", "photos/127.jpg", "page 4 of 12")
-    site.tell(first, {"log": "photos/97.jpg is gone", "level": "warning"}, "photos/128.jpg")
-    site.tell(first, {"file": "photos/126.jpg"}, {"file": "photos/127.jpg"})
+    site.send(first, *(f"page {number} of 12" for number in (1, 2, 3)))
+    site.send(first, "photos/126.jpg", "photos/127.jpg", "page 4 of 12")
+    site.send(first, {"log": "photos/97.jpg is gone", "level": "warning"}, "photos/128.jpg")
+    site.send(first, {"file": "photos/126.jpg"}, {"file": "photos/127.jpg"})
     figures = {"downloaded": 128, "skipped": 12, "filtered": 3, "bytes_per_s": 1_240_000}
-    site.tell(first, figures)
+    site.send(first, figures)
     second = site.begun("edsger", params=_params("edsger"))
-    site.tell(second, {"downloaded": 42, "skipped": 5, "filtered": 0, "bytes_per_s": 86_000})
+    site.send(second, {"downloaded": 42, "skipped": 5, "filtered": 0, "bytes_per_s": 86_000})
     held = {"count": 40, "customer": "Edsger", "gate": str(gate)}
     shipped = site.started("order to parcel", key="order-1005", params=held)
     site.waiting(shipped, "event")
     site.call("POST", f"/api/tasks/{shipped}/signal", {"key": "paid", "value": True})
     third = site.begun("brian", params=_params("brian"), on_existing_output="replace")
-    site.tell(third, {"downloaded": 7, "skipped": 0, "filtered": 1, "bytes_per_s": 310_000})
+    site.send(third, {"downloaded": 7, "skipped": 0, "filtered": 1, "bytes_per_s": 310_000})
     begun = ((first, When(372, 9)), (second, When(95)), (shipped, When(52)), (third, When(41)))
     for run_id, when in begun:
         site.until(run_id, lambda run: run["progress"] is not None)

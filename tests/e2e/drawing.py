@@ -1,4 +1,4 @@
-"""The drawing of a flow, and the text of one, as a person at a browser uses them."""
+"""Helpers to use the drawing and the text of a flow as a person at a browser does."""
 
 from typing import Any, Final
 
@@ -12,19 +12,19 @@ def node(page: Page, key: str) -> Locator:
 
 
 def taken(page: Page) -> Locator:
-    """The edges that are lit up."""
+    """The highlighted edges."""
     return page.locator('[data-testid="edge"][data-taken="true"]')
 
 
 async def zoom(page: Page) -> float:
-    """How large the first graph of the page is drawn."""
+    """Return the scale at which the first graph of the page is drawn."""
     layer = page.locator(".react-flow__viewport").first
     drawn: float = await layer.evaluate("layer => new DOMMatrix(layer.style.transform).a")
     return drawn
 
 
 async def is_within(inner: Locator, outer: Locator) -> bool:
-    """Whether all of it is in sight there."""
+    """Return whether the whole element is visible inside the other one."""
     [one, other] = [await inner.bounding_box(), await outer.bounding_box()]
     assert one is not None
     assert other is not None
@@ -41,14 +41,14 @@ def definition(page: Page) -> Locator:
 
 
 async def written(page: Page) -> str:
-    """All of the text in the editor, as it is copied."""
+    """Return the whole text in the editor, as it is copied."""
     await definition(page).focus()
     await page.keyboard.press("ControlOrMeta+a")
     return await chosen(page)
 
 
 async def chosen(page: Page) -> str:
-    """What is marked in the editor, as it is copied."""
+    """Return the selection in the editor, as it is copied."""
     await page.context.grant_permissions(["clipboard-read", "clipboard-write"])
     await page.keyboard.press("ControlOrMeta+c")
     copied: str = await page.evaluate("navigator.clipboard.readText()")
@@ -56,7 +56,7 @@ async def chosen(page: Page) -> str:
 
 
 async def write(page: Page, text: str) -> None:
-    """Paste it in place of whatever is in the editor."""
+    """Paste the text in place of the content of the editor."""
     await page.context.grant_permissions(["clipboard-read", "clipboard-write"])
     await page.evaluate("text => navigator.clipboard.writeText(text)", text)
     await definition(page).focus()
@@ -65,7 +65,7 @@ async def write(page: Page, text: str) -> None:
 
 
 def a_large_flow(node_count: int) -> dict[str, Any]:
-    """A choice of rows, each a chain; every tenth of its nodes leads on if it fails as well."""
+    """Return a choice of rows, each a chain. Every tenth node also has an edge for errors."""
     rows = range((node_count - 1) // ROW_LENGTH + 1)
     cases = [{"action": f"row {row}", "expr": {"eq": ["$input", row]}} for row in rows]
     nodes: dict[str, Any] = {

@@ -1,4 +1,4 @@
-"""A flow with a bit of everything, for the page to show."""
+"""A flow with a node of every kind, for the page to show."""
 
 from typing import Any, Final
 

@@ -1,4 +1,4 @@
-"""Names and texts that somebody could have meant badly."""
+"""Names and texts that an attacker could have chosen."""
 
 from typing import Final
 
@@ -47,7 +47,7 @@ WRITING: Final = [
 
 
 def hostile_names() -> list[str]:
-    """Two hundred, each fit to be a key."""
+    """Return 200 hostile names, each valid as a key."""
     seeds = [text[:240].strip() for text in MARKUP + WRITING]
     names = [f"{seed} {number}"[:255].strip() for number in range(6) for seed in seeds]
     return list(dict.fromkeys([*seeds, *names]))[:200]

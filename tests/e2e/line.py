@@ -1,4 +1,4 @@
-"""A bad line between a browser and a server: it loses events, spoils them, asks for wrong ones."""
+"""A faulty connection between a browser and a server: it loses, corrupts and misrequests events."""
 
 import asyncio
 import re
@@ -21,7 +21,7 @@ STREAM: Final = re.compile(rb"GET /api/events\?after=(\d+)")
 
 
 class BadLine:
-    """Works inside `async with`. It hands bytes on, and changes no answer but by losing it."""
+    """Forwards bytes inside `async with`. It changes a response only by losing it."""
 
     def __init__(self, address: str) -> None:
         parts = urlsplit(address)
@@ -29,14 +29,14 @@ class BadLine:
         assert parts.port is not None
         self._host, self._port = parts.hostname, parts.port
         self.swallows = False
-        """Whether what comes on the stream is lost."""
+        """True if data on the stream is lost."""
         self.garbles = False
-        """Whether the next event on the stream arrives as something else."""
+        """True if the next event on the stream arrives corrupted."""
         self.holds = asyncio.Event()
-        """Whoever asks for the snapshot waits for it, unless it is set."""
+        """Requests for the snapshot wait until this is set."""
         self.holds.set()
         self.asks_ahead = False
-        """Whether the next subscription asks for events that are not there yet."""
+        """True if the next subscription requests events that do not exist yet."""
         self.snapshot_count = 0
         self._ends: set[asyncio.StreamWriter] = set()
 
@@ -68,7 +68,7 @@ class BadLine:
         far_writer: asyncio.StreamWriter,
         is_stream: asyncio.Event,
     ) -> None:
-        """A browser that only reads sends each request at once."""
+        """Read a request. A browser that only reads sends each request in one packet."""
         with suppress(ConnectionError):
             while request := await reader.read(BUFFER_BYTE_COUNT):
                 if request.startswith(SNAPSHOT):
@@ -103,7 +103,7 @@ class BadLine:
 async def behind_a_bad_line(
     browser: Browser, site: Site
 ) -> AsyncIterator[tuple[BadLine, Viewer, Page]]:
-    """The board, as somebody sees it over such a line; at the end there may be no complaints."""
+    """Open the board over a faulty connection; at the end there may be no errors in the page."""
     async with BadLine(site.address) as line:
         viewer = Viewer(browser, line.address)
         yield line, viewer, await viewer.open()

@@ -1,4 +1,4 @@
-"""A past for pictures: what has just happened, moved to when it might have.
+"""A past for pictures: recent runs, moved to plausible earlier times.
 
 The server has written all of it, by its own clock. Only the times are changed afterwards: a run
 that took a tenth of a second took four minutes, this morning.
@@ -20,13 +20,15 @@ TIMES: Final = (
     ("run_files", "run_id", ("at",)),
     ("runs", "id", ("queued_at", "started_at", "ended_at")),
 )
-"""Tables, the column that names the run, and those that hold instants."""
+"""Tables, the column that names the run, and the columns that contain instants."""
 SECOND_US: Final = 1_000_000
 BUSY_S: Final = 10
 
 
 class When(NamedTuple):
-    """How long ago it was queued, for how long, and how long it took; of one that runs, so far."""
+    """How long ago the run was queued, for how long, and how long it took (so far, if it is
+    running).
+    """
 
     ago_s: float
     waited_s: float = 0.0
@@ -34,7 +36,7 @@ class When(NamedTuple):
 
 
 def move(database: Path, run_id: str, when: When) -> None:
-    """Stretch and shift all that is known of the run."""
+    """Stretch and shift all stored instants of the run."""
     with closing(sqlite3.connect(database, timeout=BUSY_S)) as connection, connection:
         [times] = connection.execute(
             "SELECT queued_at, started_at, ended_at FROM runs WHERE id = ?", (run_id,)
@@ -50,7 +52,7 @@ def move(database: Path, run_id: str, when: When) -> None:
         for table, name, columns in TIMES:
             for column in columns:
                 _move_column(connection, f"{table}.{name}.{column}", run_id, marks)
-        # Who need not wait is queued and begins in the same moment.
+        # A run that need not wait is queued and started at the same instant.
         connection.execute("UPDATE runs SET queued_at = ? WHERE id = ?", (queued_then, run_id))
         connection.execute(
             "UPDATE events SET at = ? WHERE run_id = ? AND run_seq = 1", (queued_then, run_id)
@@ -75,7 +77,7 @@ def _move_column(
 
 
 def _then(at: int, marks: Sequence[tuple[int, int]]) -> int:
-    """Where an instant between two marks comes to lie between what they become."""
+    """Return the new position of an instant between two marks that are moved."""
     for (left, left_then), (right, right_then) in pairwise(marks):
         if at <= right:
             share = (at - left) / (right - left) if right > left else 1.0

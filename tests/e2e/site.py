@@ -1,4 +1,4 @@
-"""A real server with real jobs, as a process of its own, for a browser to look at."""
+"""A real server with real jobs, as a process of its own, for a browser."""
 
 import json
 import subprocess
@@ -14,7 +14,7 @@ from headway.core.command.run.submit import Busy
 from headway.services.upkeep.pruner import Pruner, Retention
 from headway.testing import a_submit
 from tests.cli.command import command, environment
-from tests.contract.backends import run_apart
+from tests.contract.backends import run_in_thread
 from tests.servers.process import free_port, wait_until
 
 ROOT: Final = Path(__file__).parents[2]
@@ -59,13 +59,15 @@ class Site:
             return False
 
     def kill(self) -> None:
-        """As a crash would."""
+        """Kill the server, as a crash would."""
         assert self._process is not None
         self._process.kill()
         self._process.wait()
 
     def work(self, services: str | None = "tests.e2e.work:services") -> str:
-        """The id of a worker that has registered: a process of its own, which the site ends."""
+        """Start a worker in a process of its own, which the site ends; return its id once
+        registered.
+        """
         before = {worker["id"] for worker in self.workers()}
         where = ("--url", f"http://127.0.0.1:{free_port()}", "--registry", self.address)
         with self._log.open("ab") as log:
@@ -83,14 +85,14 @@ class Site:
             what=f"a worker, see {self._log}",
             timeout_s=TIMEOUT_S,
         )
-        [found] = {worker["id"] for worker in self.workers()} - before
-        return str(found)
+        [worker_id] = {worker["id"] for worker in self.workers()} - before
+        return str(worker_id)
 
     def workers(self) -> Any:
         return self.call("GET", "/api/workers")["workers"]
 
     def dismiss(self) -> None:
-        """End the workers, in good order."""
+        """Stop the workers gracefully."""
         for worker in self._workers:
             worker.terminate()
         for worker in self._workers:
@@ -118,12 +120,12 @@ class Site:
             connection.close()
 
     def text(self, path: str) -> str:
-        """What is there, as it is."""
+        """Return the body of a response as text."""
         with urlopen(f"{self.address}{path}", timeout=TIMEOUT_S) as answer:  # noqa: S310
             return str(answer.read(), "utf-8")
 
     def call(self, method: str, path: str, body: Any = None) -> Any:
-        """What is answered to a call that must not be refused."""
+        """Return the answer to a call that must succeed."""
         status, answer = self._call(method, path, body)
         assert status < 300, (method, path, answer)
         return answer
@@ -137,7 +139,7 @@ class Site:
             self.ended(run["id"])
         for saved in state["keys"]:
             self.call("DELETE", f"/api/keys/{quote(saved['key'], safe='')}")
-        run_apart(self.forget_runs)
+        run_in_thread(self.forget_runs)
         self.call("PATCH", "/api/lanes/main", {"max_concurrent": 3, "paused": False})
 
     def save(self, key: str, job: str = "mirror", **params: Any) -> None:
@@ -146,19 +148,19 @@ class Site:
         self.call("PUT", f"/api/keys/{quote(key, safe='')}", {"job": job, "params": params})
 
     def submit(self, key: str | None, job: str = "mirror", **more: Any) -> str:
-        """The id of a run that was accepted."""
+        """Submit a run and return its id."""
         body = {"job": job, **({} if key is None else {"key": key}), **more}
         run_id: str = self.call("POST", "/api/runs", body)["id"]
         return run_id
 
     def begun(self, key: str | None, job: str = "mirror", **more: Any) -> str:
-        """The id of a run that is running."""
+        """Submit a run and return its id once it is running."""
         run_id = self.submit(key, job, **more)
         self.until(run_id, lambda run: run["status"] == "running")
         return run_id
 
-    def tell(self, run_id: str, *contents: Any) -> None:
-        """Say something to the job of a run."""
+    def send(self, run_id: str, *contents: Any) -> None:
+        """Send a message to the job of a run."""
         for content in contents:
             body = {"content": content, "deliver": "when_listening"}
             self.call("POST", f"/api/runs/{run_id}/messages", body)
@@ -170,12 +172,12 @@ class Site:
         self.call("PUT", f"/api/flows/{quote(name, safe='')}", definition)
 
     def started(self, flow: str, **body: Any) -> str:
-        """The id of a task that was accepted."""
+        """Start a task and return its id."""
         task_id: str = self.call("POST", f"/api/flows/{quote(flow, safe='')}/tasks", body)["id"]
         return task_id
 
     def waiting(self, task_id: str, kind: str) -> Any:
-        """The task, once it waits for that."""
+        """Return the task once it waits for that."""
         wait_until(
             lambda: self.call("GET", f"/api/tasks/{task_id}")["waits_for"] == kind,
             what=f"task {task_id} waits for {kind}",
@@ -184,7 +186,7 @@ class Site:
         return self.call("GET", f"/api/tasks/{task_id}")
 
     async def refuse(self, key: str) -> None:
-        """What a schedule does whose time comes while its key is busy: nobody can be told."""
+        """Reject a run as a schedule does that is due while its key is busy."""
         async with Headway(self.url).without_engine() as hw:
             answer = await hw.store.apply(a_submit(key, is_unattended=True))
         assert isinstance(answer, Busy)
@@ -198,7 +200,7 @@ class Site:
             await keeper.prune_all()
 
     async def forget_events(self) -> None:
-        """Remove whatever has happened so far from the stream, as time does."""
+        """Remove all events so far from the stream, as retention does."""
         async with Headway(self.url).without_engine() as hw:
             retention = Retention(events_s=MOMENT_S)
             store = hw.store
@@ -206,7 +208,7 @@ class Site:
             await keeper.prune_all()
 
     def has_file(self, path: str, *, of: str) -> bool:
-        """Whether the key, of plain letters, has this file."""
+        """Return whether the key, which has only plain letters, has this file."""
         return (self._data / "keys" / of / path).is_file()
 
     def until(self, run_id: str, holds: Callable[[Any], bool]) -> Any:

@@ -1,4 +1,4 @@
-"""The board in a real browser: what a row shows, what it lets one do, and why not."""
+"""The board in a real browser: what a row shows, which actions it allows, and why not."""
 
 import json
 from datetime import datetime
@@ -16,7 +16,7 @@ pytestmark = [pytest.mark.backend("sqlite"), pytest.mark.asyncio(loop_scope="ses
 
 @pytest.mark.proves("R1.6")
 @everywhere
-async def test_a_row_goes_from_idle_over_running_to_done(viewer: Viewer, site: Site) -> None:
+async def test_a_row_changes_from_idle_to_running_to_done(viewer: Viewer, site: Site) -> None:
     key = f"lena-{viewer.scheme}"
     site.save(key)
     page = await viewer.open()
@@ -25,25 +25,23 @@ async def test_a_row_goes_from_idle_over_running_to_done(viewer: Viewer, site: S
     await lena.get_by_role("button", name="Start new").click()
     await expect(lena.get_by_test_id("pill")).to_have_text("Running")
     [run] = site.call("GET", f"/api/runs?key={key}")["runs"]
-    site.tell(run["id"], {"downloaded": 3, "skipped": 1}, "end")
+    site.send(run["id"], {"downloaded": 3, "skipped": 1}, "end")
     await expect(lena.get_by_test_id("pill")).to_have_text("Done")
-    # The last run's figures stay (R1.12).
+    # The progress of the last run stays (R1.12).
     await expect(lena.get_by_test_id("figures")).to_contain_text("downloaded3")
 
 
 @pytest.mark.proves("R1.6")
-async def test_a_failed_row_says_why(viewer: Viewer, site: Site) -> None:
+async def test_a_failed_row_shows_the_error(viewer: Viewer, site: Site) -> None:
     site.save("ann")
     page = await viewer.open()
-    site.tell(site.begun("ann"), {"fail": "the feed is gone"})
+    site.send(site.begun("ann"), {"fail": "the feed is gone"})
     await expect(row(page, "ann").get_by_test_id("pill")).to_have_text("Failed")
     await expect(row(page, "ann").get_by_test_id("reason")).to_contain_text("the feed is gone")
 
 
 @pytest.mark.proves("R1.6")
-async def test_cancelling_a_queued_run_brings_the_row_back_to_idle(
-    viewer: Viewer, site: Site
-) -> None:
+async def test_cancelling_a_queued_run_makes_the_row_idle_again(viewer: Viewer, site: Site) -> None:
     site.call("PATCH", "/api/lanes/main", {"max_concurrent": 0})
     site.save("ann")
     page = await viewer.open()
@@ -73,13 +71,13 @@ async def test_a_row_is_locked_while_its_run_is_active(viewer: Viewer, site: Sit
         await expect(page.get_by_role("menuitem", name=name)).to_be_disabled()
     await page.keyboard.press("Escape")
     await expect(ann.get_by_role("button", name="Cancel")).to_be_enabled()
-    site.tell(run_id, "end")
+    site.send(run_id, "end")
     await expect(url).to_be_enabled()
 
 
 @pytest.mark.proves("R1.2", "R1.12")
 @everywhere
-async def test_the_limit_is_a_live_control_and_the_queue_shows_places(
+async def test_the_limit_is_a_live_control_and_the_queue_shows_positions(
     viewer: Viewer, site: Site
 ) -> None:
     for key in ("ann", "bea", "carl"):
@@ -96,11 +94,11 @@ async def test_the_limit_is_a_live_control_and_the_queue_shows_places(
     await expect(row(page, "carl").get_by_test_id("when")).to_have_text("position 1")
     limit = page.get_by_role("textbox", name="The limit of main")
     await expect(limit).to_have_value("2")
-    # Lowering it interrupts nobody (R1.4).
+    # Lowering the limit interrupts no run (R1.4).
     await page.get_by_role("button", name="Lower the limit of main").click()
     await expect(limit).to_have_value("1")
     await expect(row(page, "bea").get_by_test_id("pill")).to_have_text("Running")
-    # Any number is typed at once.
+    # Any number can be typed at once.
     await limit.fill("64")
     await page.keyboard.press("Enter")
     await expect(row(page, "carl").get_by_test_id("pill")).to_have_text("Running")
@@ -109,7 +107,7 @@ async def test_the_limit_is_a_live_control_and_the_queue_shows_places(
 
 @pytest.mark.proves("R1.12")
 @everywhere
-async def test_a_missing_setting_is_told_on_the_row_and_at_its_field(
+async def test_a_missing_setting_is_shown_on_the_row_and_at_its_field(
     viewer: Viewer, site: Site
 ) -> None:
     key = f"mona-{viewer.scheme}"
@@ -148,14 +146,14 @@ async def test_paste_overwrites_all_parameters_and_never_the_identity(
 
 @pytest.mark.proves("R1.8")
 @pytest.mark.parametrize(("choice", "is_kept"), [("keep", True), ("delete", False)])
-async def test_the_canceller_chooses_what_becomes_of_the_files(
+async def test_the_dialog_of_a_cancel_offers_to_keep_or_delete_the_files(
     viewer: Viewer, site: Site, choice: str, is_kept: bool
 ) -> None:
     key = f"ann-{choice}"
     site.save(key)
     page = await viewer.open()
     run_id = site.begun(key)
-    site.tell(run_id, {"file": "1.jpg"}, {"downloaded": 1})
+    site.send(run_id, {"file": "1.jpg"}, {"downloaded": 1})
     await expect(row(page, key).get_by_test_id("figures")).to_contain_text("downloaded1")
     await row(page, key).get_by_role("button", name="Cancel").click()
     await page.get_by_role("menuitem", name=f"Cancel and {choice} them").click()
@@ -169,13 +167,13 @@ async def test_the_canceller_chooses_what_becomes_of_the_files(
     ("choice", "existing"),
     [("Replace", "replace"), ("Pack into an archive", "archive"), ("Delete", "delete")],
 )
-async def test_start_on_existing_output_asks_what_becomes_of_it(
+async def test_start_on_existing_output_asks_whether_to_keep_it(
     viewer: Viewer, site: Site, choice: str, existing: str
 ) -> None:
     key = f"ann-{existing}"
     site.save(key)
     run_id = site.begun(key)
-    site.tell(run_id, {"file": "1.jpg"}, "end")
+    site.send(run_id, {"file": "1.jpg"}, "end")
     site.ended(run_id)
     page = await viewer.open()
     await row(page, key).get_by_role("button", name="Start new").click()
@@ -185,16 +183,16 @@ async def test_start_on_existing_output_asks_what_becomes_of_it(
     await expect(dialog).to_have_count(0)
     await expect(row(page, key).get_by_test_id("pill")).to_have_text("Running")
     [run] = site.call("GET", f"/api/runs?key={key}&status=running")["runs"]
-    site.tell(run["id"], {"downloaded": 1})  # Its job has begun, so the output is prepared.
+    site.send(run["id"], {"downloaded": 1})  # Its job has started, so the output is prepared.
     await expect(row(page, key).get_by_test_id("figures")).to_contain_text("downloaded1")
     assert site.has_file("1.jpg", of=key) is (existing == "replace")
 
 
 @pytest.mark.proves("R1.1")
-async def test_continue_makes_a_run_that_goes_on(viewer: Viewer, site: Site) -> None:
+async def test_continue_creates_a_run_that_resumes_the_last_one(viewer: Viewer, site: Site) -> None:
     site.save("ann")
     first = site.begun("ann")
-    site.tell(first, "end")
+    site.send(first, "end")
     site.ended(first)
     page = await viewer.open()
     await row(page, "ann").get_by_role("button", name="Continue").click()
@@ -244,7 +242,7 @@ async def test_the_board_is_used_by_the_keyboard_alone(viewer: Viewer, site: Sit
 
 @pytest.mark.proves("R1.5")
 @everywhere
-async def test_start_on_a_busy_key_is_refused_and_the_row_says_so(
+async def test_start_on_a_busy_key_is_refused_and_shown_on_the_row(
     browser: Browser, viewer: Viewer, site: Site
 ) -> None:
     site.save("ann")
@@ -253,7 +251,7 @@ async def test_start_on_a_busy_key_is_refused_and_the_row_says_so(
         page = await late.open()
         start = row(page, "ann").get_by_role("button", name="Start new")
         await expect(start).to_be_enabled()
-        line.swallows = True  # So that the page does not hear of the other's start.
+        line.swallows = True  # So that the page does not receive the event of the other start.
         site.begun("ann")
         await start.click()
         reason = row(page, "ann").get_by_test_id("reason")
@@ -280,12 +278,12 @@ async def test_a_secret_is_only_shown_as_set_and_is_neither_copied_nor_lost(
     await page.get_by_role("menuitem", name="Paste parameters").click()
     await expect(row(page, "bea")).to_contain_text("example.org/ann")
     assert "is-here" not in await page.content()
-    # Bea's own secret is still there, and the job is given it.
+    # Bea's own secret is still stored, and the job receives it.
     await row(page, "bea").get_by_role("button", name="Start new").click()
     await expect(row(page, "bea").get_by_test_id("pill")).to_have_text("Running")
     [run] = site.call("GET", "/api/runs?key=bea&status=running")["runs"]
     assert (run["params"]["page_max"], run["params"]["cookie"]) == (7, {"secret": "set"})
-    site.tell(run["id"], "cookie")
+    site.send(run["id"], "cookie")
     await viewer.go(page, f"runs/{run['id']}")
     length = len("bea-is-here-too")
     await expect(page.get_by_role("log", name="Log")).to_contain_text(f"{length} characters")
@@ -300,7 +298,7 @@ async def test_a_run_that_ends_slowly_is_cancelling_and_then_cancelled(
     page = await viewer.open()
     ann, gate = row(page, "ann"), tmp_path / "gate"
     run_id = site.begun("ann")
-    site.tell(run_id, {"stay": str(gate)})
+    site.send(run_id, {"stay": str(gate)})
     await expect(ann.get_by_test_id("figures")).to_contain_text("staying")
     await ann.get_by_role("button", name="Cancel").click()
     await page.get_by_role("menuitem", name="Cancel and keep them").click()
@@ -311,25 +309,27 @@ async def test_a_run_that_ends_slowly_is_cancelling_and_then_cancelled(
 
 
 @pytest.mark.proves("R1.3")
-async def test_nobody_overtakes_and_the_wait_is_no_run_time(viewer: Viewer, site: Site) -> None:
+async def test_no_run_overtakes_and_waiting_time_is_not_run_time(
+    viewer: Viewer, site: Site
+) -> None:
     for key in ("ann", "bea", "carl"):
         site.save(key)
     site.call("PATCH", "/api/lanes/main", {"max_concurrent": 1})
     page = await viewer.open()
     first = site.begun("ann")
     second = site.submit("bea")
-    site.tell(first, "end")
+    site.send(first, "end")
     site.ended(first)
-    # There is a place for a moment only: who was there first has it, and not who comes now.
+    # A slot is free only for a moment. The run that was queued first gets it, not the new one.
     await row(page, "carl").get_by_role("button", name="Start new").click()
     await expect(row(page, "bea").get_by_test_id("pill")).to_have_text("Running")
     await expect(row(page, "carl").get_by_test_id("pill")).to_have_text("Queued")
     await expect(row(page, "carl").get_by_test_id("when")).to_have_text("position 1")
     [third] = site.call("GET", "/api/runs?key=carl&status=queued")["runs"]
-    await page.wait_for_timeout(1_000)  # It waits for longer than is rounded away.
-    site.tell(second, "end")
+    await page.wait_for_timeout(1_000)  # It waits long enough not to be rounded to zero.
+    site.send(second, "end")
     await expect(row(page, "carl").get_by_test_id("pill")).to_have_text("Running")
-    site.tell(third["id"], "end")
+    site.send(third["id"], "end")
     ended = site.ended(third["id"])
     queued, started, end = (
         datetime.fromisoformat(ended[name]).timestamp()
@@ -340,7 +340,7 @@ async def test_nobody_overtakes_and_the_wait_is_no_run_time(viewer: Viewer, site
     await expect(row(page, "carl").get_by_test_id("when")).to_contain_text(words)
 
 
-async def test_what_is_no_json_yet_is_not_started_with(viewer: Viewer, site: Site) -> None:
+async def test_incomplete_json_cannot_be_started(viewer: Viewer, site: Site) -> None:
     site.save("jason", job="say", said=[1])
     page = await viewer.open()
     jason = row(page, "jason")
@@ -356,7 +356,7 @@ async def test_what_is_no_json_yet_is_not_started_with(viewer: Viewer, site: Sit
     assert run["result"] == [1, 2]
 
 
-async def test_a_list_of_texts_takes_words_with_spaces(viewer: Viewer, site: Site) -> None:
+async def test_a_list_of_texts_accepts_items_with_spaces(viewer: Viewer, site: Site) -> None:
     site.save("ann", kinds=[])
     page = await viewer.open()
     ann = row(page, "ann")

@@ -1,4 +1,4 @@
-"""Whatever goes wrong on the way, the page finds back to the truth, and says so meanwhile."""
+"""After any error on the connection the page recovers, and shows that it is not live meanwhile."""
 
 from pathlib import Path
 
@@ -14,23 +14,23 @@ pytestmark = [pytest.mark.backend("sqlite"), pytest.mark.asyncio(loop_scope="ses
 
 
 @pytest.mark.proves("R1.10")
-async def test_an_event_that_cannot_be_read_ends_nothing(browser: Browser, site: Site) -> None:
+async def test_an_unreadable_event_does_not_end_the_stream(browser: Browser, site: Site) -> None:
     site.save("ann")
     ann = site.begun("ann")
     async with behind_a_bad_line(browser, site) as (line, _, page):
         figures = row(page, "ann").get_by_test_id("figures")
-        site.tell(ann, {"downloaded": 1})
+        site.send(ann, {"downloaded": 1})
         await expect(figures).to_contain_text("downloaded1")
         line.garbles = True
-        site.tell(ann, {"downloaded": 5})
+        site.send(ann, {"downloaded": 5})
         await expect(figures).to_contain_text("downloaded5")
-        site.tell(ann, {"downloaded": 8})
+        site.send(ann, {"downloaded": 8})
         await expect(figures).to_contain_text("downloaded8")
         assert not line.garbles
 
 
 @pytest.mark.proves("R1.10")
-async def test_while_the_snapshot_is_awaited_the_page_does_not_pretend_to_be_live(
+async def test_the_page_is_not_shown_as_live_while_the_snapshot_is_pending(
     browser: Browser, site: Site
 ) -> None:
     for key in ("ann", "bea"):
@@ -39,9 +39,9 @@ async def test_while_the_snapshot_is_awaited_the_page_does_not_pretend_to_be_liv
     async with behind_a_bad_line(browser, site) as (line, _, page):
         await expect(row(page, "ann").get_by_test_id("pill")).to_have_text("Running")
         line.swallows = True
-        site.tell(ann, "end")
+        site.send(ann, "end")
         site.ended(ann)
-        await page.wait_for_timeout(500)  # The line has lost it by now.
+        await page.wait_for_timeout(500)  # The connection has lost it by now.
         line.swallows = False
         line.holds.clear()
         site.begun("bea")  # Its events have numbers that do not follow.
@@ -52,7 +52,7 @@ async def test_while_the_snapshot_is_awaited_the_page_does_not_pretend_to_be_liv
 
 
 @pytest.mark.proves("R1.10")
-async def test_whoever_goes_offline_is_told_at_once_and_comes_back(
+async def test_an_offline_browser_is_shown_at_once_and_recovers(
     browser: Browser, site: Site
 ) -> None:
     site.save("ann")
@@ -70,7 +70,7 @@ async def test_whoever_goes_offline_is_told_at_once_and_comes_back(
 
 
 @pytest.mark.proves("S2")
-async def test_whoever_is_signed_out_meanwhile_is_asked_for_the_token(
+async def test_a_browser_that_was_signed_out_asks_for_the_token(
     browser: Browser, tmp_path: Path
 ) -> None:
     site = Site(tmp_path, HEADWAY_TOKEN="a-token-of-some-length")
@@ -92,7 +92,9 @@ async def test_whoever_is_signed_out_meanwhile_is_asked_for_the_token(
         site.stop()
 
 
-async def test_a_reading_that_fails_does_not_take_the_run_away(viewer: Viewer, site: Site) -> None:
+async def test_a_failed_read_does_not_remove_the_run_from_the_page(
+    viewer: Viewer, site: Site
+) -> None:
     run_id = site.begun("ann", params={"url": "x"})
     page = await viewer.open(f"runs/{run_id}")
     await expect(page.get_by_role("heading", name="ann")).to_be_visible()
@@ -106,7 +108,7 @@ async def test_a_reading_that_fails_does_not_take_the_run_away(viewer: Viewer, s
         await route.fulfill(status=400, json={"detail": "no"})
 
     await page.route(f"**/api/runs/{run_id}", fail)
-    site.tell(run_id, {"downloaded": 5})
+    site.send(run_id, {"downloaded": 5})
     await expect(page.get_by_test_id("figures")).to_contain_text("downloaded5")
     while failed == 0:
         await page.wait_for_timeout(50)
@@ -114,9 +116,7 @@ async def test_a_reading_that_fails_does_not_take_the_run_away(viewer: Viewer, s
     await expect(page.get_by_text("This run cannot be shown")).to_have_count(0)
 
 
-async def test_jobs_that_cannot_be_read_are_not_said_to_be_none(
-    browser: Browser, lone_site: Site
-) -> None:
+async def test_unreadable_jobs_are_not_shown_as_no_jobs(browser: Browser, lone_site: Site) -> None:
     viewer = Viewer(browser, lone_site.address)
     viewer.refusals[400] = "/api/jobs"
     page = await viewer.open("lanes")
@@ -129,25 +129,25 @@ async def test_jobs_that_cannot_be_read_are_not_said_to_be_none(
 
 
 @pytest.mark.proves("R1.10")
-async def test_a_log_is_shown_whatever_was_pruned_before_it(
+async def test_a_log_is_shown_although_earlier_events_were_pruned(
     browser: Browser, lone_site: Site
 ) -> None:
     site = lone_site
     site.save("ann")
     first = site.begun("ann")
-    site.tell(first, "an early line", "end")
+    site.send(first, "an early line", "end")
     site.ended(first)
     viewer = Viewer(browser, site.address)
     second = site.begun("ann")
     await site.forget_events()
-    site.tell(second, "a later line")
+    site.send(second, "a later line")
     page = await viewer.open(f"runs/{second}")
-    # What happened to it before is gone, which is told; what comes is shown.
+    # The earlier events are gone, which the page shows; new ones are shown.
     await expect(page.get_by_text("Older lines are gone")).to_be_visible()
-    site.tell(second, "the last line", "end")
+    site.send(second, "the last line", "end")
     await expect(page.get_by_role("log", name="Log")).to_contain_text("the last line")
     third = site.begun("ann")
-    site.tell(third, "a line of its own")
+    site.send(third, "a line of its own")
     await viewer.go(page, f"runs/{third}")
     await expect(page.get_by_role("log", name="Log")).to_contain_text("a line of its own")
     await expect(page.get_by_text("Older lines are gone")).to_have_count(0)
@@ -156,11 +156,9 @@ async def test_a_log_is_shown_whatever_was_pruned_before_it(
     await viewer.leave()
 
 
-async def test_a_log_that_cannot_be_read_is_not_said_to_be_empty(
-    viewer: Viewer, site: Site
-) -> None:
+async def test_an_unreadable_log_is_not_shown_as_empty(viewer: Viewer, site: Site) -> None:
     run_id = site.begun("ann", params={"url": "x"})
-    site.tell(run_id, "a line")
+    site.send(run_id, "a line")
     viewer.refusals[500] = r"/api/runs/[^/]+/events"
     page = await viewer.open("board")
     pattern = f"**/api/runs/{run_id}/events*"
@@ -173,9 +171,7 @@ async def test_a_log_that_cannot_be_read_is_not_said_to_be_empty(
     await expect(page.get_by_role("log", name="Log")).to_contain_text("a line")
 
 
-async def test_node_runs_that_cannot_be_read_are_not_said_to_be_none(
-    viewer: Viewer, site: Site
-) -> None:
+async def test_unreadable_node_runs_are_not_shown_as_none(viewer: Viewer, site: Site) -> None:
     site.publish("unread", ASK)
     task_id = site.started("unread")
     site.waiting(task_id, "approval")

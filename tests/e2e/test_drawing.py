@@ -1,4 +1,4 @@
-"""A flow as a graph: laid out, moved about, walked by keys, and usable when it is large (R5.10)."""
+"""A flow as a graph: layout, panning, keyboard navigation, and large flows (R5.10)."""
 
 from typing import Final
 
@@ -16,7 +16,9 @@ pytestmark = [pytest.mark.backend("sqlite"), pytest.mark.asyncio(loop_scope="ses
 
 
 @pytest.mark.proves("R5.10")
-async def test_the_graph_is_drawn_in_layers_and_walked_by_keys(viewer: Viewer, site: Site) -> None:
+async def test_the_graph_is_drawn_in_layers_and_navigated_by_keys(
+    viewer: Viewer, site: Site
+) -> None:
     site.publish("drawn", ORDERS)
     page = await viewer.open("flows/drawn")
     await expect(page.get_by_test_id("node")).to_have_count(7)
@@ -25,7 +27,7 @@ async def test_the_graph_is_drawn_in_layers_and_walked_by_keys(viewer: Viewer, s
         box = await node(page, key).bounding_box()
         assert box is not None
         lefts[key] = box["x"]
-    # The longest way decides: behind everything that leads to it.
+    # The longest path decides: the node is behind all nodes that lead to it.
     way = ["size", "ask", "price", "paid", "pack", "ship", "sorry"]
     assert sorted(way, key=lambda key: lefts[key]) == way
     await node(page, "size").focus()
@@ -34,13 +36,13 @@ async def test_the_graph_is_drawn_in_layers_and_walked_by_keys(viewer: Viewer, s
     await page.keyboard.press("Enter")
     await expect(page.get_by_test_id("node-panel")).to_contain_text("approval_key")
     await node(page, "pack").click()
-    # Of a subflow the graph within.
+    # The graph of a subflow is drawn inside its node.
     await expect(page.get_by_label("Subflow pack").get_by_test_id("node")).to_have_count(2)
 
 
 @pytest.mark.proves("R5.10")
-async def test_what_is_drawn_does_not_overlap(viewer: Viewer, site: Site) -> None:
-    """Neither nodes nor labels, whatever leads back or to itself."""
+async def test_nodes_and_labels_do_not_overlap(viewer: Viewer, site: Site) -> None:
+    """Also with edges that lead back, or from a node to itself."""
     edges = [
         *ORDERS["edges"],
         {"from": "sorry", "to": "size"},
@@ -67,9 +69,7 @@ async def test_what_is_drawn_does_not_overlap(viewer: Viewer, site: Site) -> Non
 
 
 @pytest.mark.proves("R5.10")
-async def test_a_graph_is_made_smaller_and_larger_and_shown_whole(
-    viewer: Viewer, site: Site
-) -> None:
+async def test_a_graph_can_be_zoomed_and_fitted(viewer: Viewer, site: Site) -> None:
     site.publish("moved", ORDERS)
     page = await viewer.open("flows/moved", size=NARROW)
     await expect(node(page, "size")).to_be_visible()
@@ -87,7 +87,9 @@ async def test_a_graph_is_made_smaller_and_larger_and_shown_whole(
 
 
 @pytest.mark.proves("R5.10")
-async def test_a_graph_is_dragged_and_the_wheel_is_the_pages(viewer: Viewer, site: Site) -> None:
+async def test_a_graph_is_dragged_and_the_wheel_scrolls_the_page(
+    viewer: Viewer, site: Site
+) -> None:
     site.publish("dragged", ORDERS)
     page = await viewer.open("flows/dragged", size=LOW)
     first = node(page, "size")
@@ -111,18 +113,18 @@ async def test_a_graph_is_dragged_and_the_wheel_is_the_pages(viewer: Viewer, sit
 
 
 @pytest.mark.proves("R5.10")
-async def test_a_flow_of_two_thousand_nodes_is_opened_and_walked(
+async def test_a_flow_of_two_thousand_nodes_can_be_opened_and_navigated(
     viewer: Viewer, site: Site
 ) -> None:
     site.publish("large", a_large_flow(2_000))
     page = await viewer.open("flows/large")
     await expect(node(page, "start")).to_be_visible()
-    # Only what is in sight is in the page.
+    # Only visible nodes are in the page.
     assert await page.get_by_test_id("node").count() < 300
     await expect(page.get_by_role("img", name="Overview")).to_be_visible()
     await node(page, "start").click()
     await expect(page.get_by_test_id("node-panel")).to_contain_text("choice_cases")
-    # Keys lead out of sight, and what gets the focus is brought into it.
+    # Keys move to nodes out of sight; the focused node is scrolled into view.
     for _ in range(20):
         await page.keyboard.press("ArrowRight")
     focused = page.locator("[data-testid=node]:focus")
@@ -137,7 +139,7 @@ async def test_a_flow_of_two_thousand_nodes_is_opened_and_walked(
 
 
 @pytest.mark.proves("R5.10")
-async def test_the_board_does_not_load_what_draws(viewer: Viewer, site: Site) -> None:
+async def test_the_board_does_not_load_the_drawing_module(viewer: Viewer, site: Site) -> None:
     page = await viewer.open()
     await expect(page.get_by_text("No rows yet")).to_be_visible()
     names = "performance.getEntriesByType('resource').map(one => one.name).join()"

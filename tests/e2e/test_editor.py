@@ -1,4 +1,4 @@
-"""A definition as text: checked while it is typed, each fault at its place, published (R5.10)."""
+"""A definition as text: checked while typed, each error at its position, published (R5.10)."""
 
 import json
 
@@ -14,7 +14,7 @@ pytestmark = [pytest.mark.backend("sqlite"), pytest.mark.asyncio(loop_scope="ses
 
 
 async def tab_to(page: Page, key: str, *, goal: Locator) -> None:
-    """Press the key until the goal has the focus; fifty times at most."""
+    """Press the key until the goal has the focus, at most 50 times."""
     focused = page.locator(":focus").and_(goal)
     for _ in range(50):
         if await focused.count():
@@ -24,7 +24,7 @@ async def tab_to(page: Page, key: str, *, goal: Locator) -> None:
 
 
 @pytest.mark.proves("I15")
-async def test_a_fault_stands_beside_the_text_and_leads_to_its_line(
+async def test_an_error_is_listed_beside_the_text_and_leads_to_its_line(
     viewer: Viewer, site: Site
 ) -> None:
     site.publish("edited", ORDERS)
@@ -33,7 +33,7 @@ async def test_a_fault_stands_beside_the_text_and_leads_to_its_line(
     text = await written(page)
     shown, kept = json.loads(text), site.call("GET", "/api/flows/edited")["definition"]
     assert (shown["start"], shown["nodes"]) == (kept["start"], kept["nodes"])
-    # In the order in which they are walked.
+    # In the order in which they are visited.
     assert [*shown["nodes"]] == ["size", "ask", "price", "paid", "pack", "ship", "sorry"]
     assert sorted(map(str, shown["edges"])) == sorted(
         str({name: edge[name] for name in ("from", "action", "to")}) for edge in kept["edges"]
@@ -54,7 +54,7 @@ async def test_a_fault_stands_beside_the_text_and_leads_to_its_line(
     assert await chosen(page) == '"kind": "magic"'
     await faults.filter(has_text="edges[").click()
     assert '"to": "nowhere"' in await chosen(page)
-    # What is not JSON at all is told at once, at its place.
+    # Text that is not JSON is reported at once, at its position.
     await write(page, text.replace('"start": "size",', '"start": "size"'))
     await expect(faults).to_have_count(1)
     await expect(faults).to_contain_text("A comma is missing before this.")
@@ -63,7 +63,9 @@ async def test_a_fault_stands_beside_the_text_and_leads_to_its_line(
 
 
 @pytest.mark.proves("I15")
-async def test_a_fault_is_underlined_and_marked_beside_its_line(viewer: Viewer, site: Site) -> None:
+async def test_an_error_is_underlined_and_marked_beside_its_line(
+    viewer: Viewer, site: Site
+) -> None:
     site.publish("marked", ASK)
     page = await viewer.open("flows/marked?tab=definition")
     text = await written(page)
@@ -83,7 +85,7 @@ async def test_a_fault_is_underlined_and_marked_beside_its_line(viewer: Viewer, 
     tooltip = page.locator(".cm-tooltip-lint")
     await expect(tooltip).to_be_visible()
     assert (await tooltip.inner_text()).strip() in said
-    # And all is well again.
+    # No error is left.
     await page.get_by_role("button", name="Undo all").click()
     await expect(page.locator(".cm-lintRange")).to_have_count(0)
     await expect(definition(page)).to_have_attribute("aria-invalid", "false")
@@ -108,7 +110,7 @@ async def test_a_definition_is_written_by_the_keyboard_alone(viewer: Viewer, sit
     assert '"delay_ms": 1\n' in await written(page)
     await page.keyboard.press("ControlOrMeta+y")
     await page.keyboard.press("ControlOrMeta+y")
-    # Tab is not typed: it leads on, and back.
+    # Tab is not typed: it moves the focus, forward and back.
     publish = page.get_by_role("button", name="Publish a new version")
     await expect(publish).to_be_enabled()
     await tab_to(page, "Tab", goal=publish)
@@ -122,22 +124,24 @@ async def test_a_definition_is_written_by_the_keyboard_alone(viewer: Viewer, sit
 
 
 @pytest.mark.proves("S8")
-async def test_the_editor_and_its_search_are_within_the_policy(viewer: Viewer, site: Site) -> None:
-    """The viewer hears every refusal of the policy; here everything that has a look is opened."""
+async def test_the_editor_and_its_search_comply_with_the_content_policy(
+    viewer: Viewer, site: Site
+) -> None:
+    """The viewer records every violation of the policy; the test opens every styled part."""
     site.publish("dressed", ASK)
     page = await viewer.open("flows/dressed?tab=definition", scheme="dark")
     await write(page, (await written(page)).replace('"approval"', '"magic"'))
     await expect(page.locator(".cm-lint-marker-error")).to_be_visible()
     await page.keyboard.press("ControlOrMeta+f")
     await expect(page.get_by_role("textbox", name="Find")).to_be_focused()
-    # Its styles are in force, though none is written into the page.
+    # Its styles are applied, although none is written into the page.
     font = await definition(page).evaluate("text => getComputedStyle(text).whiteSpace")
     assert font.startswith("pre") or font == "break-spaces"
     assert await page.locator("style").count() == 0
 
 
 @pytest.mark.proves("R5.1")
-async def test_a_new_version_is_published_unless_another_was_faster(
+async def test_a_new_version_is_published_unless_another_was_published_first(
     viewer: Viewer, site: Site
 ) -> None:
     site.publish("moving", ASK)

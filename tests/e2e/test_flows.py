@@ -1,4 +1,4 @@
-"""Flows in the browser: seen as graphs, written, published and started (R5.10)."""
+"""Flows in the browser: shown as graphs, written, published and started (R5.10)."""
 
 import pytest
 from playwright.async_api import Browser, expect
@@ -18,11 +18,11 @@ async def test_flows_are_listed_with_versions_and_warnings(viewer: Viewer, site:
     page = await viewer.open("flows")
     flow = page.get_by_test_id("flow").filter(has_text="listed")
     await expect(flow).to_contain_text("version 2")
-    await expect(flow).to_contain_text("1 warning")  # Nobody offers to ship.
+    await expect(flow).to_contain_text("1 warning")  # No worker offers `ship`.
     await flow.click()
     await expect(page.get_by_label("Warnings")).to_contain_text("nodes.ship")
     await expect(page.get_by_test_id("node")).to_have_count(7)
-    # An earlier version is still there to be seen.
+    # An earlier version can still be opened.
     await page.get_by_role("combobox", name="Version").click()
     await page.get_by_role("option", name="Version 1").click()
     await expect(page.get_by_test_id("node")).to_have_count(3)
@@ -59,7 +59,7 @@ async def test_the_first_flow_is_written_on_the_page(browser: Browser, lone_site
 
 @pytest.mark.proves("R5.10")
 @everywhere
-async def test_a_task_is_started_by_a_form_of_what_the_flow_reads(
+async def test_a_task_is_started_by_a_form_made_from_the_flow_inputs(
     viewer: Viewer, site: Site
 ) -> None:
     flow = f"begun-{viewer.scheme}"
@@ -75,7 +75,7 @@ async def test_a_task_is_started_by_a_form_of_what_the_flow_reads(
     await expect(page.get_by_role("heading", name="order-17")).to_be_visible()
     [task] = site.call("GET", f"/api/tasks?flow={flow}")["tasks"]
     assert task["params"] == {"count": 500, "customer": "Ann & Sons", "each": 3}
-    # One task at a time works on a key (R1.5).
+    # Only one task of a key runs at a time (R1.5).
     await viewer.go(page, f"flows/{flow}")
     await page.get_by_role("button", name="Start a task").click()
     await dialog.get_by_label("Key").fill("order-17")

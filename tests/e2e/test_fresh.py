@@ -1,4 +1,4 @@
-"""What others change elsewhere is seen without a reload: flows, lanes, and why a run waits."""
+"""Changes by others appear without a reload: flows, lanes, and why a run waits."""
 
 import pytest
 from playwright.async_api import expect
@@ -17,7 +17,7 @@ LATER = {
 
 
 @pytest.mark.proves("R5.10")
-async def test_a_new_version_is_seen_at_once(viewer: Viewer, site: Site) -> None:
+async def test_a_new_version_is_shown_at_once(viewer: Viewer, site: Site) -> None:
     site.publish("fresh", ASK)
     page = await viewer.open("flows/fresh")
     await expect(page.get_by_test_id("node")).to_have_count(3)
@@ -30,9 +30,7 @@ async def test_a_new_version_is_seen_at_once(viewer: Viewer, site: Site) -> None
 
 
 @pytest.mark.proves("R5.10")
-async def test_a_task_is_started_with_the_version_that_its_form_was_made_from(
-    viewer: Viewer, site: Site
-) -> None:
+async def test_a_task_is_started_with_the_version_of_its_form(viewer: Viewer, site: Site) -> None:
     site.publish("formed", ORDERS)
     page = await viewer.open("flows/formed")
     await page.get_by_role("button", name="Start a task").click()
@@ -47,30 +45,32 @@ async def test_a_task_is_started_with_the_version_that_its_form_was_made_from(
     assert (task["version"], task["params"]) == (1, {"count": 7})
 
 
-async def test_a_lane_that_a_run_makes_is_there_at_once(viewer: Viewer, site: Site) -> None:
+async def test_a_lane_that_a_run_creates_is_shown_at_once(viewer: Viewer, site: Site) -> None:
     page = await viewer.open("lanes")
     await expect(page.get_by_role("region", name="Lane main")).to_be_visible()
     run_id = site.begun("ann", params={"url": "x"}, lane="made by its first use")
     lane = page.get_by_role("region", name="Lane made by its first use")
     await expect(lane).to_contain_text("1 of 1 running")
     await expect(lane.get_by_role("link", name="ann")).to_be_visible()
-    site.tell(run_id, "end")
+    site.send(run_id, "end")
     await expect(lane).to_contain_text("0 of 1 running")
 
 
-async def test_r3_who_waits_in_a_lane_is_seen_to_wait(viewer: Viewer, site: Site) -> None:
+async def test_a_run_that_waits_in_a_lane_is_shown_as_waiting(viewer: Viewer, site: Site) -> None:
     run_id = site.begun("ann", job="agent", params={"goal": "x"})
     page = await viewer.open("lanes")
     agents = page.get_by_role("region", name="Lane agents")
     waiting = agents.get_by_role("heading", name="Waiting, holds no place")
     await expect(agents.get_by_role("heading", name="Running")).to_be_visible()
     await expect(waiting).to_have_count(0)
-    site.tell(run_id, "May I?")
+    site.send(run_id, "May I?")
     await expect(waiting).to_be_visible()
     await expect(agents).to_contain_text("0 of")
 
 
-async def test_why_a_run_waits_follows_what_others_do(viewer: Viewer, site: Site) -> None:
+async def test_the_reason_why_a_run_waits_follows_changes_by_others(
+    viewer: Viewer, site: Site
+) -> None:
     site.save("bea")
     site.call("PATCH", "/api/lanes/main", {"max_concurrent": 1})
     first = site.begun("ann", params={"url": "x"})
@@ -86,17 +86,17 @@ async def test_why_a_run_waits_follows_what_others_do(viewer: Viewer, site: Site
     await expect(row(board, "bea").get_by_test_id("row-why")).to_contain_text("lets none through")
     site.call("PATCH", "/api/lanes/main", {"max_concurrent": 1})
     await expect(row(board, "bea").get_by_test_id("row-why")).to_have_count(0)
-    site.tell(first, "end")
+    site.send(first, "end")
     await expect(page.get_by_test_id("pill")).to_have_text("Running")
     await expect(why).to_have_count(0)
 
 
-async def test_a_row_that_waits_says_for_what(viewer: Viewer, site: Site) -> None:
+async def test_a_waiting_row_shows_its_reason(viewer: Viewer, site: Site) -> None:
     run_id = site.begun("ann", job="agent", params={"goal": "x"})
     page = await viewer.open()
     ann = row(page, "ann")
     await expect(ann.get_by_test_id("pill")).to_have_text("Running")
-    site.tell(run_id, "May I?")
+    site.send(run_id, "May I?")
     await expect(ann.get_by_test_id("row-why")).to_contain_text("It waits for an answer")
     await ann.get_by_role("link", name="see the inbox").click()
     await page.get_by_role("button", name="Approve").click()
@@ -105,7 +105,7 @@ async def test_a_row_that_waits_says_for_what(viewer: Viewer, site: Site) -> Non
 
 
 @pytest.mark.proves("R5.11")
-async def test_a_task_that_does_not_move_says_why(viewer: Viewer, site: Site) -> None:
+async def test_a_task_that_does_not_progress_shows_why(viewer: Viewer, site: Site) -> None:
     site.publish("some time", LATER)
     task_id = site.started("some time")
     page = await viewer.open(f"tasks/{task_id}")

@@ -1,4 +1,4 @@
-"""Whatever a name, a log line or a result holds, it is shown as text (S8)."""
+"""Names, log lines and results are always shown as text (S8)."""
 
 import json
 from typing import Final
@@ -17,14 +17,14 @@ TEXTS: Final = ["<script>window.owned = 1</script>", "x" * 1_000_000, "\u202eevi
 
 
 async def is_untouched(page: Page) -> bool:
-    """No script of theirs ran, and no element of theirs is there."""
+    """Check that no foreign script ran and no foreign element exists."""
     owned = await page.evaluate("'owned' in window")
     strangers = await page.locator("script:not([src]), iframe, base, main img, main style").count()
     return not owned and strangers == 0
 
 
 @pytest.mark.proves("S8")
-async def test_two_hundred_hostile_names_are_text(viewer: Viewer, site: Site) -> None:
+async def test_two_hundred_hostile_names_are_shown_as_text(viewer: Viewer, site: Site) -> None:
     names = hostile_names()
     assert len(names) == 200
     for name in names:
@@ -47,7 +47,7 @@ async def test_two_hundred_hostile_names_are_text(viewer: Viewer, site: Site) ->
 
 
 @pytest.mark.proves("S8")
-async def test_two_hundred_hostile_names_are_text_in_logs_and_results(
+async def test_two_hundred_hostile_names_are_shown_as_text_in_logs_and_results(
     viewer: Viewer, site: Site
 ) -> None:
     names = hostile_names()
@@ -76,7 +76,7 @@ async def test_two_hundred_hostile_names_are_text_in_logs_and_results(
 
 
 @pytest.mark.proves("S8")
-async def test_hostile_names_are_text_in_lists_lanes_and_the_inbox(
+async def test_hostile_names_are_shown_as_text_in_lists_lanes_and_the_inbox(
     viewer: Viewer, site: Site
 ) -> None:
     names = hostile_names()
@@ -84,7 +84,7 @@ async def test_hostile_names_are_text_in_lists_lanes_and_the_inbox(
     for name in few:
         asks = site.submit(name, job="agent", lane=name.strip()[:60], params={"goal": name})
         site.until(asks, lambda run: run["status"] == "running")
-        site.tell(asks, {"title": name, name: name})
+        site.send(asks, {"title": name, name: name})
         site.until(asks, lambda run: run["is_waiting"])
     page = await viewer.open("inbox", size=NARROW)
     await expect(page.get_by_test_id("question")).to_have_count(len(few))
@@ -101,13 +101,15 @@ async def test_hostile_names_are_text_in_lists_lanes_and_the_inbox(
 
 @pytest.mark.proves("S8")
 @pytest.mark.parametrize("text", TEXTS, ids=["markup", "long", "rtl"])
-async def test_a_hostile_log_and_result_are_text(viewer: Viewer, site: Site, text: str) -> None:
+async def test_a_hostile_log_and_result_are_shown_as_text(
+    viewer: Viewer, site: Site, text: str
+) -> None:
     run_id = site.submit("ann", job="say", params={"said": text})
     site.ended(run_id)
     page = await viewer.open(f"runs/{run_id}", size=NARROW)
     await expect(page.get_by_role("log", name="Log")).to_contain_text(text[:100])
     await expect(page.get_by_label("Result")).to_contain_text(text[:100])
-    # What is shown in part is had whole.
+    # A truncated value can be downloaded whole.
     await page.context.grant_permissions(["clipboard-read", "clipboard-write"])
     await page.get_by_role("button", name="Copy the whole log").click()
     await expect(page.get_by_role("button", name="Copied")).to_be_visible()
@@ -117,7 +119,9 @@ async def test_a_hostile_log_and_result_are_text(viewer: Viewer, site: Site, tex
 
 
 @pytest.mark.proves("S8")
-async def test_the_policy_refuses_everything_from_elsewhere(viewer: Viewer, site: Site) -> None:
+async def test_the_content_policy_refuses_everything_from_other_origins(
+    viewer: Viewer, site: Site
+) -> None:
     site.save("ann")
     page = await viewer.open()
     await expect(row(page, "ann")).to_be_visible()
@@ -131,21 +135,21 @@ async def test_the_policy_refuses_everything_from_elsewhere(viewer: Viewer, site
         " return 'owned' in window }"
     )
     assert ran is False
-    viewer.faults.clear()  # That the policy refused it is what we wanted.
+    viewer.faults.clear()  # The violation of the policy is expected.
 
 
 @pytest.mark.proves("S8")
 @pytest.mark.parametrize("text", ["<img src=x onerror=window.owned=1>", "\u202eevil", "__proto__"])
-async def test_a_hostile_flow_is_text_on_every_screen(
+async def test_a_hostile_flow_is_shown_as_text_on_every_screen(
     viewer: Viewer, site: Site, text: str
 ) -> None:
-    """Node keys, services, values: nothing of it is markup, or breaks the page."""
+    """Node keys, services and values are never markup and do not break the page."""
     nodes = {
         text: {"kind": "executor", "service": text, "prep": {"input_key": "$params.said"}},
         "last": {"kind": "approval", "params": {"approval_key": "$shared.ok"}},
     }
     edges = [{"from": text, "action": "error", "to": "last"}, {"from": text, "to": text}]
-    # Nothing answers at the worker's address: the failure is to follow its edge at once.
+    # Nothing answers at the worker's address, so the failure follows its edge at once.
     flow = {"worker_wait_ms": 0, "start": text, "nodes": nodes, "edges": edges}
     site.publish(text, flow)
     site.call("POST", "/workers/register", {"id": text, "url": "http://x", "services": [text]})

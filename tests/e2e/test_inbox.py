@@ -1,4 +1,4 @@
-"""What waits for a person, and the lanes."""
+"""The inbox of questions to people, and the lanes."""
 
 import re
 
@@ -22,7 +22,7 @@ async def test_a_question_is_answered_by_one_click_and_others_see_it(
     page = await viewer.open("inbox")
     await expect(page.get_by_text("Nobody waits for you")).to_be_visible()
     run_id = site.begun("ann", job="agent", params={"goal": "tidy up"})
-    site.tell(run_id, {"tool": "delete_files", "count": 9})
+    site.send(run_id, {"tool": "delete_files", "count": 9})
     other = Viewer(browser, site.address)
     elsewhere = await other.open("inbox")
     for one in (page, elsewhere):
@@ -38,14 +38,14 @@ async def test_a_question_is_answered_by_one_click_and_others_see_it(
 
 
 @pytest.mark.proves("I20")
-async def test_questions_that_find_no_room_in_a_page_are_in_the_inbox_too(
+async def test_questions_beyond_the_first_page_are_in_the_inbox_too(
     viewer: Viewer, site: Site
 ) -> None:
     page = await viewer.open("inbox")
     await page.route("**/api/interrupts?*", lambda route: with_limit(route, 1))
     for key in ("ann", "bob", "cem"):
         run_id = site.begun(key, job="agent", params={"goal": "tidy up"})
-        site.tell(run_id, {"tool": f"delete_{key}"})
+        site.send(run_id, {"tool": f"delete_{key}"})
     for number, key in enumerate(("ann", "bob", "cem")):
         question = page.get_by_test_id("question").nth(number)
         await expect(question).to_contain_text(f"delete_{key}")
@@ -61,7 +61,7 @@ async def test_a_question_with_a_schema_is_a_form(viewer: Viewer, site: Site) ->
             "copies": {"type": "integer"},
         },
     }
-    site.tell(run_id, {"title": "How shall it answer?", "schema": schema})
+    site.send(run_id, {"title": "How shall it answer?", "schema": schema})
     page = await viewer.open(f"runs/{run_id}")
     question = page.get_by_test_id("question")
     await expect(question).to_contain_text("How shall it answer?")
@@ -74,14 +74,14 @@ async def test_a_question_with_a_schema_is_a_form(viewer: Viewer, site: Site) ->
 @pytest.mark.proves("R4.9")
 async def test_a_denial_is_one_click_too(viewer: Viewer, site: Site) -> None:
     run_id = site.begun("ann", job="agent", params={"goal": "x"})
-    site.tell(run_id, "May I?")
+    site.send(run_id, "May I?")
     page = await viewer.open("inbox")
     await page.get_by_role("button", name="Reject").click()
     assert site.ended(run_id)["result"] == {"approved": False}
 
 
 @everywhere
-async def test_a_lane_is_paused_limited_and_says_who_is_there(viewer: Viewer, site: Site) -> None:
+async def test_a_lane_is_paused_limited_and_shows_its_runs(viewer: Viewer, site: Site) -> None:
     page = await viewer.open("lanes")
     main = page.get_by_role("region", name="Lane main")
     await main.get_by_role("switch", name="Pause main").click()
@@ -113,7 +113,7 @@ async def test_a_lane_shows_how_many_waited_since_the_page_was_opened(
     await expect(depth).to_contain_text("At most 2 queued")
     site.call("PATCH", "/api/lanes/main", {"paused": False})
     await expect(main).to_contain_text("0 queued")
-    # What was stays to be seen, also from another screen and back.
+    # Earlier values stay visible, also after visiting another screen.
     await viewer.go(page, "board")
     await viewer.go(page, "lanes")
     await expect(depth).to_contain_text("At most 2 queued")
@@ -140,18 +140,18 @@ async def test_a_task_that_waits_for_approval_is_answered_in_the_inbox(
 
 
 @pytest.mark.proves("R4.9")
-async def test_whoever_answers_second_is_told_and_the_first_answer_stands(
+async def test_the_second_answer_is_refused_and_the_first_one_stands(
     browser: Browser, site: Site
 ) -> None:
     run_id = site.begun("ann", job="agent", params={"goal": "x"})
-    site.tell(run_id, "May I?")
+    site.send(run_id, "May I?")
     async with BadLine(site.address) as line:
         viewer = Viewer(browser, line.address)
         page = await viewer.open("inbox")
         await expect(page.get_by_test_id("question")).to_contain_text("May I?")
         [asked] = site.call("GET", "/api/interrupts")["interrupts"]
         answer = {"call_id": asked["call_id"], "approved": False}
-        line.swallows = True  # So that the page does not hear of the first answer.
+        line.swallows = True  # So that the page does not receive the event of the first answer.
         site.call("POST", f"/api/runs/{run_id}/resume", answer)
         async with page.expect_response(re.compile("/resume$")) as answered:
             await page.get_by_role("button", name="Approve").click()

@@ -1,4 +1,4 @@
-"""Everything by the keyboard alone: whoever acts stays where they are."""
+"""Everything can be done by the keyboard alone, and the focus stays where it was."""
 
 import pytest
 from playwright.async_api import Locator, Page, expect
@@ -11,7 +11,7 @@ pytestmark = [pytest.mark.backend("sqlite"), pytest.mark.asyncio(loop_scope="ses
 
 
 async def reached(page: Page, wanted: Locator, key: str = "Tab") -> None:
-    """By that key, from wherever the focus is."""
+    """Press the key until the element has the focus."""
     await expect(wanted).to_be_visible()
     for _ in range(60):
         if await wanted.evaluate("element => element === document.activeElement"):
@@ -20,7 +20,7 @@ async def reached(page: Page, wanted: Locator, key: str = "Tab") -> None:
     pytest.fail(f"{wanted} is not reached by the keyboard")
 
 
-async def test_a_run_is_started_and_cancelled_without_losing_the_place(
+async def test_a_run_is_started_and_cancelled_without_losing_the_focus(
     viewer: Viewer, site: Site
 ) -> None:
     for key in ("ann", "bea"):
@@ -39,10 +39,10 @@ async def test_a_run_is_started_and_cancelled_without_losing_the_place(
 
 
 @pytest.mark.proves("R1.12")
-async def test_whoever_chooses_in_the_dialog_is_back_at_the_row(viewer: Viewer, site: Site) -> None:
+async def test_the_focus_returns_to_the_row_after_a_dialog(viewer: Viewer, site: Site) -> None:
     site.save("keys")
     first = site.begun("keys")
-    site.tell(first, {"file": "1.jpg"}, "end")
+    site.send(first, {"file": "1.jpg"}, "end")
     site.ended(first)
     page = await viewer.open()
     keys = row(page, "keys")
@@ -59,7 +59,7 @@ async def test_whoever_chooses_in_the_dialog_is_back_at_the_row(viewer: Viewer, 
 async def test_questions_are_answered_one_after_the_other(viewer: Viewer, site: Site) -> None:
     site.call("PATCH", "/api/lanes/agents", {"max_concurrent": 3})
     for key in ("ann", "bea"):
-        site.tell(site.begun(key, job="agent", params={"goal": "x"}), f"May {key}?")
+        site.send(site.begun(key, job="agent", params={"goal": "x"}), f"May {key}?")
     page = await viewer.open("inbox")
     cards = [page.get_by_role("article", name=f"May {key}?") for key in ("ann", "bea")]
     for card in cards:
@@ -74,7 +74,7 @@ async def test_questions_are_answered_one_after_the_other(viewer: Viewer, site: 
 
 
 @pytest.mark.proves("R5.11")
-async def test_whoever_approves_a_task_stays_on_it(viewer: Viewer, site: Site) -> None:
+async def test_the_focus_stays_on_a_task_that_was_approved(viewer: Viewer, site: Site) -> None:
     site.publish("by keys", ASK)
     task_id = site.started("by keys", key="k1")
     site.waiting(task_id, "approval")
@@ -91,13 +91,15 @@ async def test_whoever_approves_a_task_stays_on_it(viewer: Viewer, site: Site) -
 
 
 @pytest.mark.proves("R4.11")
-async def test_a_message_is_composed_steers_or_follows(viewer: Viewer, site: Site) -> None:
+async def test_a_message_is_composed_and_sent_as_steering_or_follow_up(
+    viewer: Viewer, site: Site
+) -> None:
     run_id = site.begun("ann", params={"url": "x"})
     site.until(run_id, lambda run: run["is_listening"])
     page = await viewer.open(f"runs/{run_id}")
     box = page.get_by_label("A message for the run")
     await box.fill("konnichiwa")
-    # The Enter that chooses a word of another script sends nothing.
+    # The Enter that confirms an input method's suggestion sends nothing.
     await box.evaluate(
         "box => box.dispatchEvent(new KeyboardEvent('keydown',"
         " {key: 'Enter', isComposing: true, bubbles: true, cancelable: true}))"
@@ -111,7 +113,7 @@ async def test_a_message_is_composed_steers_or_follows(viewer: Viewer, site: Sit
     await expect(page.get_by_role("status")).to_contain_text("It waits for the next run.")
     [next_run] = site.call("GET", "/api/runs?key=ann&status=queued")["runs"]
     assert (next_run["job"], next_run["mode"]) == ("mirror", "continue")
-    site.tell(run_id, "end")
+    site.send(run_id, "end")
     await expect(box).to_have_count(0)
     await page.get_by_role("link", name="the next run").click()
     await expect(page.get_by_role("log", name="Log")).to_contain_text("and then this")

@@ -1,4 +1,4 @@
-"""Long lists of runs: true to the last row, still under whoever reads, and of bounded size."""
+"""Long lists of runs: correct to the last row, stable while scrolled, and bounded in size."""
 
 import asyncio
 import re
@@ -7,7 +7,7 @@ import pytest
 from playwright.async_api import Browser, Locator, Page, Route, expect
 
 from headway import Headway
-from headway.core.command.admin.set_lane import SetLane
+from headway.core.command.admin.lane_limits import SetLane
 from headway.core.ids import LaneName
 from headway.testing import a_submit
 from tests.e2e.line import BadLine
@@ -24,7 +24,7 @@ def listed(page: Page, key: str) -> Locator:
 
 
 async def scrolled_to(page: Page, key: str, step_px: int = 1_000) -> Locator:
-    """The row, once it is in sight; it lies below, or above with a step below 0."""
+    """Scroll until the row is visible: downwards, or upwards if the step is negative."""
     for _ in range(400):
         if await listed(page, key).count():
             break
@@ -39,7 +39,7 @@ async def with_limit(route: Route, count: int) -> None:
 
 
 async def with_others_above(site: Site, key: str) -> str:
-    """The id of a run that is running, with more than a page of others after it."""
+    """Return the id of a running run that has more than a page of newer ones."""
     run_id = site.begun(key, params={"url": "x"})
     for number in range(BEYOND_A_PAGE):
         site.submit(f"{key}-{number}", job="say")
@@ -47,24 +47,24 @@ async def with_others_above(site: Site, key: str) -> str:
 
 
 @pytest.mark.proves("R1.12")
-async def test_what_has_ended_stays_ended_in_the_list(viewer: Viewer, site: Site) -> None:
+async def test_an_ended_run_stays_ended_in_the_list(viewer: Viewer, site: Site) -> None:
     first = await with_others_above(site, "listed")
     page = await viewer.open("runs")
     runs = await scrolled_to(page, "listed")
     await expect(runs.get_by_test_id("pill")).to_have_text("Running")
-    site.tell(first, {"downloaded": 2}, "end")
+    site.send(first, {"downloaded": 2}, "end")
     await expect(runs.get_by_test_id("pill")).to_have_text("Done")
     second = site.begun("listed", params={"url": "x"})
-    site.tell(second, {"downloaded": 9}, "end")
+    site.send(second, {"downloaded": 9}, "end")
     site.ended(second)
-    # The stream has told more by then, and of the first run no more.
+    # By then the stream contains later events, and none of the first run.
     await expect(page.get_by_role("button", name="newer")).to_be_visible()
     await expect(runs.get_by_test_id("pill")).to_have_text("Done")
     await expect(runs.get_by_test_id("figures")).to_contain_text("downloaded2")
 
 
 @pytest.mark.proves("R1.10")
-async def test_after_a_gap_every_page_of_the_list_is_true(browser: Browser, site: Site) -> None:
+async def test_after_a_gap_every_page_of_the_list_is_correct(browser: Browser, site: Site) -> None:
     run_id = await with_others_above(site, "missed")
     async with BadLine(site.address) as line:
         viewer = Viewer(browser, line.address)
@@ -72,19 +72,19 @@ async def test_after_a_gap_every_page_of_the_list_is_true(browser: Browser, site
         runs = await scrolled_to(page, "missed")
         await expect(runs.get_by_test_id("pill")).to_have_text("Running")
         line.swallows = True
-        site.tell(run_id, {"downloaded": 5}, "end")
+        site.send(run_id, {"downloaded": 5}, "end")
         site.ended(run_id)
-        await page.wait_for_timeout(500)  # The line has lost it by now.
+        await page.wait_for_timeout(500)  # The connection has lost it by now.
         line.swallows = False
         site.submit("later", job="say")
         await expect(runs.get_by_test_id("pill")).to_have_text("Done")
         await viewer.leave()
 
 
-async def test_under_whoever_has_scrolled_nothing_moves_and_newer_ones_are_counted(
+async def test_a_scrolled_list_does_not_move_and_newer_runs_are_counted(
     viewer: Viewer, site: Site
 ) -> None:
-    site.tell(await with_others_above(site, "steady"), "end")
+    site.send(await with_others_above(site, "steady"), "end")
     page = await viewer.open("runs")
     await scrolled_to(page, "steady")
     at_px = await page.evaluate("scrollY")
@@ -102,10 +102,10 @@ async def test_under_whoever_has_scrolled_nothing_moves_and_newer_ones_are_count
 
 
 @pytest.mark.parametrize(("count", "page_count"), [(1_250, 50), (260, 10)])
-async def test_pages_far_away_are_forgotten_and_read_again(
+async def test_distant_pages_are_dropped_and_read_again(
     browser: Browser, lone_site: Site, count: int, page_count: int
 ) -> None:
-    """I20: also where a page has fewer runs than were asked for, because they are large."""
+    """Also if a page has fewer runs than requested because they are large (I20)."""
     async with Headway(lone_site.url).without_engine() as hw:
         await hw.store.apply(SetLane(name=LaneName("still"), is_paused=True))
         await asyncio.gather(

@@ -1,7 +1,8 @@
-"""A page of another origin can do nothing, whatever it sends; nor one that renames us.
+"""Pages of other origins cannot do anything, nor can a page that rebinds our host name.
 
-In a real browser: what it sends along (`Origin`, `Sec-Fetch-Site`) cannot be forged by a page, and
-what it leaves out, such as an Origin on a plain GET, is as real. The other origin is another port.
+In a real browser: a page cannot forge the headers that the browser adds (`Origin`,
+`Sec-Fetch-Site`), and headers that it omits, such as an Origin on a plain GET, are as real. The
+other origin is another port.
 """
 
 import re
@@ -61,12 +62,12 @@ class Stranger(BaseHTTPRequestHandler):
         self.wfile.write(EMPTY_PAGE.encode())
 
     def log_message(self, format: str, *arguments: Any) -> None:  # noqa: A002
-        """Nothing."""
+        """Log nothing."""
 
 
 @pytest.fixture(scope="module")
 def elsewhere() -> Iterator[str]:
-    """The address of a server that is not ours."""
+    """Return the address of a foreign server."""
     server = ThreadingHTTPServer(("127.0.0.1", 0), Stranger)
     serving = threading.Thread(target=server.serve_forever)
     serving.start()
@@ -89,7 +90,7 @@ async def opened(browser: Browser, address: str) -> AsyncIterator[Page]:
 
 
 class Answered:
-    """How often the site has answered with a status, by its own account, since this was made."""
+    """Counts the responses of the site by status since its creation, by the site's own metrics."""
 
     def __init__(self, site: Site) -> None:
         self._site = site
@@ -101,7 +102,7 @@ class Answered:
         return {int(one[1]): float(one[2]) for one in found if one is not None}
 
     def __call__(self) -> dict[int, int]:
-        """Without what it was asked here."""
+        """Return the counts without the request that reads them."""
         after = self._counts()
         before = Counter(self._before) + Counter({200: 1})
         return {
@@ -111,7 +112,7 @@ class Answered:
 
 @pytest.fixture
 def untouched(site: Site) -> Iterator[None]:
-    """Whatever the test does, it changes nothing."""
+    """Check that the test changes nothing."""
     before = _standing(site)
     yield
     assert _standing(site) == before
@@ -136,10 +137,10 @@ METHODS: Final = [
 @pytest.mark.proves("S3")
 @pytest.mark.usefixtures("untouched")
 @pytest.mark.parametrize(("method", "path"), METHODS)
-async def test_another_origin_is_refused_whatever_the_method(
+async def test_another_origin_is_refused_for_every_method(
     browser: Browser, site: Site, elsewhere: str, method: str, path: str
 ) -> None:
-    """Where the browser asks for permission first, it is that which is refused."""
+    """If the browser asks for permission first, that request is refused."""
     async with opened(browser, elsewhere) as page:
         answered = Answered(site)
         wanted = [f"{site.address}{path}", method, "cors", "application/json"]
@@ -150,10 +151,10 @@ async def test_another_origin_is_refused_whatever_the_method(
 @pytest.mark.proves("S3")
 @pytest.mark.usefixtures("untouched")
 @pytest.mark.parametrize("method", ["GET", "HEAD", "POST"])
-async def test_so_are_requests_of_which_the_page_hears_nothing(
+async def test_requests_without_a_readable_response_are_refused_too(
     browser: Browser, site: Site, elsewhere: str, method: str
 ) -> None:
-    """These need no permission of ours to be sent: they do arrive, and are refused on arrival."""
+    """These need no permission to be sent: they do arrive, and are refused on arrival."""
     async with opened(browser, elsewhere) as page:
         answered = Answered(site)
         wanted = [f"{site.address}/api/runs", method, "no-cors", "text/plain"]
@@ -163,7 +164,7 @@ async def test_so_are_requests_of_which_the_page_hears_nothing(
 
 @pytest.mark.proves("S3")
 @pytest.mark.parametrize("path", ["/api/events", "/api/events?after=0"])
-async def test_another_origin_hears_no_events(
+async def test_another_origin_receives_no_events(
     browser: Browser, site: Site, elsewhere: str, path: str
 ) -> None:
     site.submit("ann", job="say", params={"said": "hello"})
@@ -175,7 +176,7 @@ async def test_another_origin_hears_no_events(
 
 @pytest.mark.proves("S3")
 @pytest.mark.parametrize(("kind", "path"), [("script", "/events.js"), ("img", "/api/state")])
-async def test_nothing_of_ours_can_be_loaded_into_their_page(
+async def test_no_resource_of_ours_can_be_loaded_into_a_foreign_page(
     browser: Browser, site: Site, elsewhere: str, kind: str, path: str
 ) -> None:
     async with opened(browser, elsewhere) as page:
@@ -186,7 +187,7 @@ async def test_nothing_of_ours_can_be_loaded_into_their_page(
 
 @pytest.mark.proves("S3")
 @pytest.mark.parametrize("kind", ["text/plain", "application/x-www-form-urlencoded"])
-async def test_a_form_that_is_sent_from_elsewhere_changes_nothing(
+async def test_a_form_of_another_origin_changes_nothing(
     browser: Browser, site: Site, elsewhere: str, kind: str
 ) -> None:
     run_id = site.begun("ann", params={"url": "https://example.org/ann"})
@@ -213,10 +214,10 @@ FOLLOW: Final = """url => {
 
 @pytest.mark.proves("S3")
 @pytest.mark.parametrize("path", ["/", "/ui/"])
-async def test_a_link_from_elsewhere_opens_the_page(
+async def test_a_link_of_another_site_opens_the_page(
     browser: Browser, site: Site, elsewhere: str, path: str
 ) -> None:
-    """From another site, and not only another port: so it is not by the same host that it works."""
+    """From another site, not only another port, so that the shared host is not the reason."""
     async with opened(browser, elsewhere.replace("127.0.0.1", "localhost")) as page:
         async with page.expect_navigation(url=f"{site.address}/ui/**"):
             await page.evaluate(FOLLOW, f"{site.address}{path}")
@@ -227,7 +228,7 @@ async def test_a_link_from_elsewhere_opens_the_page(
 
 @pytest.mark.proves("S3")
 @pytest.mark.parametrize("path", ["/ui/", "/api/state"])
-async def test_nothing_of_ours_can_be_framed(
+async def test_the_page_cannot_be_framed(
     browser: Browser, site: Site, elsewhere: str, path: str
 ) -> None:
     async with opened(browser, elsewhere) as page:
@@ -240,7 +241,7 @@ async def test_nothing_of_ours_can_be_framed(
 
 @pytest.mark.proves("S3")
 @pytest.mark.usefixtures("untouched")
-async def test_a_link_from_elsewhere_opens_nothing_else(
+async def test_a_link_of_another_site_opens_nothing_else(
     browser: Browser, site: Site, elsewhere: str
 ) -> None:
     async with opened(browser, elsewhere) as page:
@@ -251,7 +252,7 @@ async def test_a_link_from_elsewhere_opens_nothing_else(
 
 @pytest.mark.proves("S3")
 async def test_our_own_page_is_not_refused(browser: Browser, site: Site) -> None:
-    """The same requests, from where they belong: so it is their origin that the others lack."""
+    """The same requests from our own origin, so that only the origin makes the difference."""
     async with opened(browser, f"{site.address}/ui/") as page:
         for method, code in (("GET", "200"), ("POST", "201")):
             wanted = [f"{site.address}/api/runs", method, "cors", "application/json"]
@@ -261,23 +262,23 @@ async def test_our_own_page_is_not_refused(browser: Browser, site: Site) -> None
 
 @pytest.mark.proves("S3")
 @pytest.mark.usefixtures("untouched")
-async def test_a_page_that_calls_us_by_a_name_of_its_own_is_refused(
+async def test_a_page_that_reaches_us_by_its_own_host_name_is_refused(
     playwright: Playwright, browser: Browser, site: Site
 ) -> None:
-    """A name that was rebound to our address: to the browser that is one origin, to us another."""
+    """DNS rebinding: the browser sees a single origin, and the server sees a foreign host name."""
     rebound = await playwright.chromium.launch(
         executable_path=chromium_program(),
         args=[
             "--no-sandbox",
             f"--host-resolver-rules=MAP {OTHER_NAME} 127.0.0.1",
-            # Not every browser has it, so it must not be what helps.
+            # Not every browser has it, so the protection must not depend on it.
             "--disable-features=LocalNetworkAccessChecks",
         ],
     )
     theirs = f"http://{OTHER_NAME}:{site.port}"
     try:
         page = await rebound.new_page()
-        # What their server gave before the name was ours.
+        # The page that their server returned before the name was rebound.
         await page.route(
             f"{theirs}/theirs",
             lambda route: route.fulfill(body=EMPTY_PAGE, content_type="text/html"),
@@ -288,6 +289,7 @@ async def test_a_page_that_calls_us_by_a_name_of_its_own_is_refused(
             wanted = [f"{theirs}{path}", method, "cors", "application/json"]
             assert (await page.evaluate(FETCH, wanted)).startswith("421"), method
         assert await page.evaluate(LISTEN, f"{theirs}/api/events") == "refused"
-        assert set(answered()) == {421}  # Some twice: a browser tries that status again.
+        # Some appear twice: a browser repeats the request for that status.
+        assert set(answered()) == {421}
     finally:
         await rebound.close()

@@ -1,4 +1,4 @@
-"""Questions to people: forms of what is asked for, refusals at their field, and who was faster."""
+"""Questions to people: forms from schemas, errors at their field, and concurrent answers."""
 
 from typing import Any
 
@@ -24,7 +24,7 @@ COPIES = {
 
 def asked(site: Site, key: str, question: Any) -> str:
     run_id = site.begun(key, job="agent", params={"goal": "x"})
-    site.tell(run_id, question)
+    site.send(run_id, question)
     return run_id
 
 
@@ -39,7 +39,7 @@ async def test_the_schema_of_a_question_is_a_form_and_its_fields_are_the_answer(
     await expect(question).to_contain_text("How many?")
     await expect(question).to_contain_text("Without an answer it goes on in 4 min with")
     await expect(question).to_contain_text("nobody said")
-    # A plain no would not fit.
+    # A plain denial would not match.
     await expect(question.get_by_role("button", name="Reject")).to_have_count(0)
     await question.get_by_label("Copies").fill("2")
     await question.get_by_label("Why").fill("so")
@@ -52,7 +52,7 @@ async def test_the_schema_of_a_question_is_a_form_and_its_fields_are_the_answer(
 
 
 @pytest.mark.proves("R4.9")
-async def test_a_schema_with_a_yes_or_no_can_be_denied(viewer: Viewer, site: Site) -> None:
+async def test_a_schema_with_a_boolean_can_be_denied(viewer: Viewer, site: Site) -> None:
     schema = {
         "type": "object",
         "properties": {"approved": {"type": "boolean"}, "note": {"type": "string"}},
@@ -69,7 +69,7 @@ async def test_a_schema_with_a_yes_or_no_can_be_denied(viewer: Viewer, site: Sit
 
 
 @pytest.mark.proves("R4.9")
-async def test_what_another_has_answered_is_told(
+async def test_an_answer_by_another_person_is_shown(
     viewer: Viewer, site: Site, browser: Browser
 ) -> None:
     run_id = asked(site, "ann", "May I?")
@@ -81,7 +81,7 @@ async def test_what_another_has_answered_is_told(
     await elsewhere.get_by_role("button", name="Approve").click()
     await expect(page.get_by_test_id("gone")).to_contain_text("“May I?” is not asked any more")
     await expect(page.get_by_text("Nobody waits for you")).to_be_visible()
-    # Whoever has answered need not be told.
+    # The person who has answered sees no notice.
     await expect(elsewhere.get_by_text("Nobody waits for you")).to_be_visible()
     await expect(elsewhere.get_by_test_id("gone")).to_have_count(0)
     await page.get_by_role("button", name="Dismiss").click()
@@ -101,9 +101,7 @@ async def test_the_inbox_counts_approvals_too(viewer: Viewer, site: Site) -> Non
     await expect(page.get_by_label("1 waiting")).to_be_visible()
 
 
-async def test_an_inbox_that_cannot_be_read_does_not_say_that_nobody_waits(
-    viewer: Viewer, site: Site
-) -> None:
+async def test_an_unreadable_inbox_is_not_shown_as_empty(viewer: Viewer, site: Site) -> None:
     viewer.refusals[400] = "/api/tasks"
     page = await viewer.open("inbox")
     await expect(page.get_by_text("Nobody waits for you")).to_be_visible()

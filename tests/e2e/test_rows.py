@@ -1,4 +1,4 @@
-"""What a row says after everything that may happen to it, in every browser the same."""
+"""A row shows the same in every browser after everything that may happen to it."""
 
 import pytest
 from playwright.async_api import Browser, expect
@@ -16,8 +16,8 @@ async def test_a_refused_submission_never_changes_the_row(viewer: Viewer, site: 
     site.save("ann")
     page = await viewer.open()
     run_id = site.begun("ann")
-    await site.refuse("ann")  # It comes later than the run that is active.
-    site.tell(run_id, {"downloaded": 5}, "end")
+    await site.refuse("ann")  # It comes later than the active run.
+    site.send(run_id, {"downloaded": 5}, "end")
     site.ended(run_id)
     for one in (page, await viewer.open()):
         await expect(row(one, "ann").get_by_test_id("pill")).to_have_text("Done")
@@ -28,12 +28,12 @@ async def test_a_refused_submission_never_changes_the_row(viewer: Viewer, site: 
 
 
 @pytest.mark.proves("R1.6", "R1.12")
-async def test_a_run_that_never_began_leaves_the_figures_and_the_continue(
+async def test_a_run_that_never_started_leaves_the_progress_and_the_continue(
     viewer: Viewer, site: Site, browser: Browser
 ) -> None:
     site.save("ann")
     first = site.begun("ann")
-    site.tell(first, {"downloaded": 3}, "end")
+    site.send(first, {"downloaded": 3}, "end")
     site.ended(first)
     site.call("PATCH", "/api/lanes/main", {"max_concurrent": 0})
     page = await viewer.open()
@@ -60,7 +60,7 @@ async def test_row_without_a_saved_key_stays_and_a_new_page_shows_it(
     run_id = site.begun("guest", params={"url": "x"})
     guest = row(page, "guest")
     await expect(guest.get_by_test_id("pill")).to_have_text("Running")
-    site.tell(run_id, {"downloaded": 4}, "end")
+    site.send(run_id, {"downloaded": 4}, "end")
     other = Viewer(browser, site.address)
     for one in (page, await other.open()):
         guest = row(one, "guest")
@@ -72,7 +72,7 @@ async def test_row_without_a_saved_key_stays_and_a_new_page_shows_it(
     await other.leave()
 
 
-async def test_a_refusal_is_told_until_something_else_happens(viewer: Viewer, site: Site) -> None:
+async def test_a_refusal_is_shown_until_something_else_happens(viewer: Viewer, site: Site) -> None:
     site.save("mona")
     page = await viewer.open()
     mona = row(page, "mona")
@@ -82,7 +82,7 @@ async def test_a_refusal_is_told_until_something_else_happens(viewer: Viewer, si
     await expect(mona.get_by_test_id("reason")).to_contain_text("url")
     run_id = site.begun("mona", params={"url": "x"})
     await expect(mona.get_by_test_id("reason")).to_have_count(0)
-    site.tell(run_id, "end")
+    site.send(run_id, "end")
     await expect(mona.get_by_test_id("pill")).to_have_text("Done")
     await expect(mona.get_by_test_id("reason")).to_have_count(0)
 
@@ -115,7 +115,7 @@ async def test_a_row_is_not_added_twice(browser: Browser, site: Site) -> None:
         await dialog.get_by_label("Key").fill("ann")
         await dialog.get_by_label("Job").click()
         await page.get_by_role("option", name="say").click()
-        line.swallows = True  # The page does not hear of what another does.
+        line.swallows = True  # The page does not receive events of other changes.
         site.save("ann")
         await dialog.get_by_role("button", name="Add", exact=True).click()
         await expect(dialog.get_by_role("alert")).to_contain_text("a row for ann already")
@@ -125,11 +125,11 @@ async def test_a_row_is_not_added_twice(browser: Browser, site: Site) -> None:
 
 
 @pytest.mark.proves("R1.12")
-async def test_the_dialog_says_why_a_choice_was_refused(viewer: Viewer, site: Site) -> None:
+async def test_the_dialog_shows_why_a_choice_was_refused(viewer: Viewer, site: Site) -> None:
     for key in ("full", "bea"):
         site.save(key)
     first = site.begun("full")
-    site.tell(first, {"file": "1.jpg"}, "end")
+    site.send(first, {"file": "1.jpg"}, "end")
     site.ended(first)
     page = await viewer.open()
     await page.get_by_text("Inactive", exact=True).first.click()
@@ -142,18 +142,18 @@ async def test_the_dialog_says_why_a_choice_was_refused(viewer: Viewer, site: Si
     await expect(dialog.get_by_role("alert")).to_contain_text("already has an active run")
     await page.keyboard.press("Escape")
     await expect(dialog).to_have_count(0)
-    site.tell(second, "end")
+    site.send(second, "end")
 
 
 @pytest.mark.proves("R1.12")
-async def test_the_rate_is_of_now(viewer: Viewer, site: Site) -> None:
+async def test_the_rate_is_the_current_one(viewer: Viewer, site: Site) -> None:
     site.save("ann")
     page = await viewer.open()
     run_id = site.begun("ann")
-    site.tell(run_id, {"downloaded": 7, "bytes_per_s": 2_500_000})
+    site.send(run_id, {"downloaded": 7, "bytes_per_s": 2_500_000})
     figures = row(page, "ann").get_by_test_id("figures")
     await expect(figures).to_contain_text("rate2.5 MB/s")
-    # It says nothing more: what it has done stays, how fast it was does not.
+    # No more progress arrives: the total stays, the rate does not.
     await expect(figures).not_to_contain_text("MB/s", timeout=30_000)
     await expect(figures).to_contain_text("downloaded7")
 
@@ -169,7 +169,7 @@ async def test_a_task_on_the_board_leads_to_the_task(viewer: Viewer, site: Site)
     await expect(order.get_by_role("link", name="see the inbox")).to_be_visible()
     site.call("POST", f"/api/tasks/{task_id}/cancel", {"reason": ""})
     await expect(order.get_by_test_id("pill")).to_have_text("Cancelled")
-    # Only the task can be run again, and not the job behind it.
+    # Only the task can be run again, not the job behind it.
     await expect(order.get_by_role("button", name="Start new")).to_have_count(0)
     await viewer.go(page, f"runs/{task_id}")
     await expect(page.get_by_role("button", name="Run again")).to_have_count(0)

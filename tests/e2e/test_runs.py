@@ -1,4 +1,4 @@
-"""The list of runs, and all that is known of one."""
+"""The list of runs, and the page of a run."""
 
 from pathlib import Path
 
@@ -11,7 +11,9 @@ from tests.e2e.viewer import Viewer, everywhere
 pytestmark = [pytest.mark.backend("sqlite"), pytest.mark.asyncio(loop_scope="session")]
 
 
-async def test_the_list_has_no_end_and_shows_what_comes_in(viewer: Viewer, site: Site) -> None:
+async def test_the_list_loads_more_when_scrolled_and_shows_new_runs(
+    viewer: Viewer, site: Site
+) -> None:
     for number in range(120):
         site.submit(f"k{number:03}", job="say", params={"said": number})
     page = await viewer.open("runs?job=say")
@@ -23,7 +25,7 @@ async def test_the_list_has_no_end_and_shows_what_comes_in(viewer: Viewer, site:
             break
         await page.wait_for_timeout(50)
     await expect(page.get_by_text("k000", exact=True)).to_be_visible()
-    # Only what is in sight is drawn.
+    # Only visible rows are drawn.
     assert await runs.count() < 80
     await page.evaluate("scrollTo(0, 0)")
     site.submit("newest", job="say")
@@ -31,11 +33,11 @@ async def test_the_list_has_no_end_and_shows_what_comes_in(viewer: Viewer, site:
 
 
 @everywhere
-async def test_the_list_is_filtered_and_the_filter_is_in_the_address(
+async def test_the_list_is_filtered_and_the_filter_is_in_the_url(
     viewer: Viewer, site: Site
 ) -> None:
     failed = site.begun("fay", params={"url": "x"})
-    site.tell(failed, {"fail": "no luck"})
+    site.send(failed, {"fail": "no luck"})
     site.ended(failed)
     site.submit("gus", job="say")
     page = await viewer.open("runs")
@@ -51,7 +53,7 @@ async def test_the_list_is_filtered_and_the_filter_is_in_the_address(
 @pytest.mark.proves("R7.11")
 async def test_a_failed_run_shows_its_traceback(viewer: Viewer, site: Site) -> None:
     failed = site.begun("fay", params={"url": "x"})
-    site.tell(failed, {"fail": "no luck"})
+    site.send(failed, {"fail": "no luck"})
     site.ended(failed)
     page = await viewer.open(f"runs/{failed}")
     traceback = page.get_by_label("Traceback", exact=True)
@@ -67,7 +69,7 @@ async def test_a_run_shows_its_log_live_takes_messages_and_is_cancelled(
 ) -> None:
     run_id = site.begun("ann", params={"url": "https://example.org/ann"})
     page = await viewer.open(f"runs/{run_id}")
-    site.tell(run_id, "first line", {"log": "mind the gap", "level": "warning"})
+    site.send(run_id, "first line", {"log": "mind the gap", "level": "warning"})
     log = page.get_by_role("log", name="Log")
     await expect(log).to_contain_text("first line")
     await expect(log).to_contain_text("mind the gap")
@@ -85,7 +87,7 @@ async def test_a_run_shows_its_log_live_takes_messages_and_is_cancelled(
 
 @everywhere
 @pytest.mark.proves("R4.11", "I26")
-async def test_a_message_that_the_run_does_not_take_now_can_wait_and_is_reported_if_unread(
+async def test_a_message_that_cannot_be_read_now_waits_and_is_reported_if_unread(
     viewer: Viewer, site: Site, tmp_path: Path
 ) -> None:
     gate = tmp_path / "gate"
@@ -106,7 +108,7 @@ async def test_a_message_that_the_run_does_not_take_now_can_wait_and_is_reported
     await expect(happened).to_contain_text("It ended without reading a message: are you there?")
 
 
-async def test_a_run_that_does_not_move_says_why(viewer: Viewer, site: Site) -> None:
+async def test_a_run_that_does_not_progress_shows_why(viewer: Viewer, site: Site) -> None:
     site.call("PATCH", "/api/lanes/main", {"paused": True})
     run_id = site.submit("ann", params={"url": "x"})
     page = await viewer.open(f"runs/{run_id}")
@@ -117,34 +119,34 @@ async def test_a_run_that_does_not_move_says_why(viewer: Viewer, site: Site) -> 
 
 
 @pytest.mark.proves("R1.5")
-async def test_a_run_of_a_busy_key_is_refused_and_the_page_says_so(
+async def test_a_run_of_a_busy_key_is_refused_and_the_page_shows_it(
     viewer: Viewer, site: Site
 ) -> None:
     first = site.begun("ann", params={"url": "x"})
-    site.tell(first, "end")
+    site.send(first, "end")
     site.ended(first)
     second = site.begun("ann", params={"url": "x"})
     page = await viewer.open(f"runs/{first}")
     await page.get_by_role("button", name="Run again").click()
     await expect(page.get_by_role("alert")).to_contain_text("already has an active run")
-    site.tell(second, "end")
+    site.send(second, "end")
     site.ended(second)
     await page.get_by_role("button", name="Run again").click()
     await expect(page.get_by_test_id("pill")).to_have_text("Running")
 
 
-async def test_a_run_that_is_not_there_is_told(viewer: Viewer, site: Site) -> None:
+async def test_an_unknown_run_is_reported(viewer: Viewer, site: Site) -> None:
     page = await viewer.open("runs/0199c3f2-7c1e-7a55-9d0b-2f6f2f1f9a10")
     await expect(page.get_by_text("This run cannot be shown")).to_be_visible()
 
 
 @pytest.mark.proves("R1.8")
-async def test_a_run_shows_the_files_that_it_has_made(viewer: Viewer, site: Site) -> None:
+async def test_a_run_shows_its_output_files(viewer: Viewer, site: Site) -> None:
     run_id = site.begun("ann", params={"url": "x"})
     page = await viewer.open(f"runs/{run_id}")
     await expect(page.get_by_test_id("pill")).to_have_text("Running")
     await expect(page.get_by_test_id("files")).to_have_count(0)
-    site.tell(run_id, {"file": "photos/1.jpg"}, {"file": "photos/2.jpg"})
+    site.send(run_id, {"file": "photos/1.jpg"}, {"file": "photos/2.jpg"})
     files = page.get_by_test_id("files")
     await expect(files.get_by_role("listitem")).to_have_count(2)
     await expect(files).to_contain_text("photos/1.jpg9 B")

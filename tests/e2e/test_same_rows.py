@@ -21,11 +21,11 @@ def make_history(site: Site) -> list[str]:
     site.call("PATCH", "/api/lanes/main", {"max_concurrent": 10})
     for number in range(30):
         run_id = site.begun(f"adhoc-{number % 25}", params={"url": "x"})
-        site.tell(run_id, {"downloaded": number}, {"fail": "no"} if number % 3 else "end")
+        site.send(run_id, {"downloaded": number}, {"fail": "no"} if number % 3 else "end")
         site.ended(run_id)
     for number in range(12):
         run_id = site.begun(None, params={"url": "x"})
-        site.tell(run_id, {"downloaded": number}, {"fail": "no"} if number % 2 else "end")
+        site.send(run_id, {"downloaded": number}, {"fail": "no"} if number % 2 else "end")
         site.ended(run_id)
     active = [site.begun(None, params={"url": "x"}), site.begun("busy", params={"url": "x"})]
     site.call("PATCH", "/api/lanes/main", {"paused": True})
@@ -40,14 +40,14 @@ def make_history(site: Site) -> list[str]:
 async def shown_rows(page: Page) -> list[tuple[str | None, str, str]]:
     """Return the key, the state and the figures of each row."""
     rows = page.get_by_test_id("row")
-    found = []
+    shown = []
     for index in range(await rows.count()):
-        one = rows.nth(index)
-        figures = one.get_by_test_id("figures")
-        told = await figures.inner_text() if await figures.count() else ""
-        pill = await one.get_by_test_id("pill").inner_text()
-        found.append((await one.get_attribute("data-row"), pill, told))
-    return found
+        row = rows.nth(index)
+        figures = row.get_by_test_id("figures")
+        progress = await figures.inner_text() if await figures.count() else ""
+        pill = await row.get_by_test_id("pill").inner_text()
+        shown.append((await row.get_attribute("data-row"), pill, progress))
+    return shown
 
 
 @pytest.mark.proves("R1.10", "R1.12")

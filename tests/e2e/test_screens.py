@@ -1,4 +1,4 @@
-"""Every screen, light and dark, wide and narrow, is fit for everybody."""
+"""Every screen is accessible, in light and dark colors, wide and narrow."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,7 +22,7 @@ SCREENS: Final = (
     *("board", "form", "runs", "run", "done", "inbox", "lanes", "workers"),
     *("flows", "flow", "editor", "tasks", "task", "start"),
 )
-# Said with a picture's name: what it is of, in which colours, how wide.
+# Parts of a picture's name: the screen, the color scheme, the width.
 LOOKS: Final[tuple[tuple[Scheme, ViewportSize], ...]] = (
     ("light", WIDE),
     ("light", NARROW),
@@ -34,7 +34,7 @@ TOKEN: Final = "a-token-of-some-length"
 
 @pytest.fixture(scope="module")
 def staged(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Site, Day]]:
-    """A site of its own, so that pictures show this day and nothing else."""
+    """A site of its own, so that the pictures show this day and nothing else."""
     folder = tmp_path_factory.mktemp("day")
     site = Site(folder)
     site.start()
@@ -45,21 +45,21 @@ def staged(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Site, Day
 
 
 async def violations(page: Page) -> list[str]:
-    """What axe finds, of the kinds that shut somebody out."""
-    # As a reader of the page would be given it, past the content policy.
+    """Return the serious and critical violations that axe reports."""
+    # Evaluated outside the page's content policy, as a browser extension would be.
     session = await page.context.new_cdp_session(page)
     await session.send("Runtime.evaluate", {"expression": AXE.read_text(encoding="utf-8")})
-    found = await page.evaluate("async () => (await axe.run()).violations")
+    rules = await page.evaluate("async () => (await axe.run()).violations")
     return [
-        f"{one['id']}: {node['html'][:200]} {node['failureSummary'][:300]}"
-        for one in found
-        if one["impact"] in ("serious", "critical")
-        for node in one["nodes"]
+        f"{rule['id']}: {node['html'][:200]} {node['failureSummary'][:300]}"
+        for rule in rules
+        if rule["impact"] in ("serious", "critical")
+        for node in rule["nodes"]
     ]
 
 
 async def check(page: Page, viewer: Viewer, screen: str, request: pytest.FixtureRequest) -> None:
-    """Fit for everybody; and a picture of it, if pictures are made."""
+    """Check accessibility, and take a picture if pictures are requested."""
     assert await violations(page) == [], (screen, viewer.scheme, viewer.size)
     assert await overflow_px(page) == 0, (screen, viewer.scheme, viewer.size)
     if request.config.getoption("--write-screenshots"):
@@ -69,7 +69,7 @@ async def check(page: Page, viewer: Viewer, screen: str, request: pytest.Fixture
 
 
 async def show(page: Page, viewer: Viewer, screen: str, day: Day) -> None:
-    """Go to the screen, and wait until what it is about is there."""
+    """Open the screen, and wait until its content is there."""
     match screen:
         case "board":
             await viewer.go(page, "board")
@@ -137,7 +137,7 @@ async def show_flow(page: Page, viewer: Viewer, screen: str) -> None:
 
 
 @pytest.mark.parametrize(("scheme", "size"), LOOKS)
-async def test_every_screen_is_fit_for_everybody(
+async def test_every_screen_is_accessible(
     browser: Browser,
     staged: tuple[Site, Day],
     request: pytest.FixtureRequest,
@@ -153,10 +153,10 @@ async def test_every_screen_is_fit_for_everybody(
     await viewer.leave()
 
 
-async def test_what_comes_seldom_is_fit_for_everybody(
+async def test_rare_screens_are_accessible(
     browser: Browser, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
-    """Signing in, an empty board, dialogs, menus, and the banner of a server that is away."""
+    """Signing in, an empty board, dialogs, menus, and the banner of an unreachable server."""
     site = Site(tmp_path, HEADWAY_TOKEN=TOKEN)
     site.start()
     viewers = [Viewer(browser, site.address, scheme=scheme, size=size) for scheme, size in LOOKS]
@@ -165,7 +165,7 @@ async def test_what_comes_seldom_is_fit_for_everybody(
         await sign_in_to_nothing(page, viewer, request)
     site.save("ada", url="https://example.org/ada/feed")
     run_id = site.begun("ada")
-    site.tell(run_id, {"file": "photos/1.jpg"}, {"downloaded": 1}, "end")
+    site.send(run_id, {"file": "photos/1.jpg"}, {"downloaded": 1}, "end")
     site.ended(run_id)
     for viewer, page in zip(viewers, pages, strict=True):
         await open_what_opens(page, viewer, request)

@@ -1,4 +1,4 @@
-"""What every tab shows is the same truth, and after any cut it is again."""
+"""All tabs show the same state, also after every kind of interruption."""
 
 from pathlib import Path
 
@@ -13,7 +13,7 @@ pytestmark = [pytest.mark.backend("sqlite"), pytest.mark.asyncio(loop_scope="ses
 
 
 @pytest.mark.proves("R1.10")
-async def test_figures_are_live_and_two_browsers_converge(
+async def test_progress_is_live_and_two_browsers_converge(
     viewer: Viewer, site: Site, browser: Browser
 ) -> None:
     for key in ("ann", "bea"):
@@ -22,14 +22,14 @@ async def test_figures_are_live_and_two_browsers_converge(
     pages = [await viewer.open(), await other.open()]
     ann, bea = site.begun("ann"), site.begun("bea")
     for number in range(1, 30):
-        site.tell(ann, {"downloaded": number, "bytes_per_s": 2_500_000})
-    site.tell(bea, {"fail": "no more"})
+        site.send(ann, {"downloaded": number, "bytes_per_s": 2_500_000})
+    site.send(bea, {"fail": "no more"})
     for page in pages:
         figures = row(page, "ann").get_by_test_id("figures")
         await expect(figures).to_contain_text("downloaded29")
         await expect(figures).to_contain_text("rate2.5 MB/s")
         await expect(row(page, "bea").get_by_test_id("pill")).to_have_text("Failed")
-    # What one does, the other sees.
+    # An action in one browser is shown in the other.
     await row(pages[0], "ann").get_by_role("button", name="Cancel").click()
     await pages[0].get_by_role("menuitem", name="Cancel and keep them").click()
     await expect(row(pages[1], "ann").get_by_test_id("pill")).to_have_text("Cancelled")
@@ -41,7 +41,7 @@ async def test_the_tabs_of_a_browser_share_one_stream(
     viewer: Viewer, site: Site, browser: Browser
 ) -> None:
     site.save("ann")
-    pages = [await viewer.open() for _ in range(8)]  # More than a browser has connections for.
+    pages = [await viewer.open() for _ in range(8)]  # More tabs than a browser has connections for.
     for page in pages:
         await expect(row(page, "ann").get_by_test_id("pill")).to_be_visible()
     targets = await (await browser.new_browser_cdp_session()).send("Target.getTargets")
@@ -53,7 +53,7 @@ async def test_the_tabs_of_a_browser_share_one_stream(
 
 
 @pytest.mark.proves("R1.10")
-async def test_a_killed_server_is_told_and_the_page_recovers_by_itself(
+async def test_a_killed_server_is_shown_and_the_page_recovers_by_itself(
     browser: Browser, lone_site: Site
 ) -> None:
     site = lone_site
@@ -62,7 +62,7 @@ async def test_a_killed_server_is_told_and_the_page_recovers_by_itself(
         site.save(key)
     site.call("PATCH", "/api/lanes/main", {"max_concurrent": 1})
     ann = site.begun("ann")
-    site.tell(ann, {"downloaded": 3})
+    site.send(ann, {"downloaded": 3})
     carl = site.submit("carl")
     pages = [await viewer.open() for viewer in viewers]
     lanes = await viewers[0].open("lanes")
@@ -75,13 +75,13 @@ async def test_a_killed_server_is_told_and_the_page_recovers_by_itself(
     site.kill()
     for page in pages:
         await expect(page.get_by_role("alert")).to_contain_text("cannot be reached")
-    await pages[0].wait_for_timeout(2_500)  # Nobody knows how many are queued meanwhile.
+    await pages[0].wait_for_timeout(2_500)  # The number of queued runs is unknown meanwhile.
     site.start()
     site.call("PATCH", "/api/lanes/main", {"max_concurrent": 2})
-    # What was running goes on, what was queued begins, and somebody else is done meanwhile.
+    # The running run continues, the queued one starts, and another one ends meanwhile.
     site.until(ann, lambda run: run["status"] == "running" and not run["is_waiting"])
     site.until(carl, lambda run: run["status"] == "running")
-    site.tell(carl, {"downloaded": 5}, "end")
+    site.send(carl, {"downloaded": 5}, "end")
     site.ended(carl)
     for page in pages:
         await expect(page.get_by_role("alert")).to_have_count(0, timeout=30_000)
@@ -89,7 +89,7 @@ async def test_a_killed_server_is_told_and_the_page_recovers_by_itself(
         await expect(row(page, "carl").get_by_test_id("pill")).to_have_text("Done")
         await expect(row(page, "carl").get_by_test_id("figures")).to_contain_text("downloaded5")
         await expect(row(page, "bea").get_by_test_id("pill")).to_have_text("Idle")
-    site.tell(ann, {"downloaded": 9})
+    site.send(ann, {"downloaded": 9})
     for page in pages:
         await expect(row(page, "ann").get_by_test_id("figures")).to_contain_text("downloaded9")
     await expect(lanes.get_by_test_id("depth")).to_have_attribute("data-pieces", "2")
@@ -98,9 +98,7 @@ async def test_a_killed_server_is_told_and_the_page_recovers_by_itself(
 
 
 @pytest.mark.proves("R1.10")
-async def test_events_that_were_lost_on_the_way_are_made_up_for(
-    browser: Browser, site: Site
-) -> None:
+async def test_lost_events_are_recovered(browser: Browser, site: Site) -> None:
     for key in ("ann", "bea"):
         site.save(key)
     ann = site.begun("ann")
@@ -108,9 +106,9 @@ async def test_events_that_were_lost_on_the_way_are_made_up_for(
         await expect(row(page, "ann").get_by_test_id("pill")).to_have_text("Running")
         taken = line.snapshot_count
         line.swallows = True
-        site.tell(ann, {"downloaded": 5}, "end")
+        site.send(ann, {"downloaded": 5}, "end")
         site.ended(ann)
-        await page.wait_for_timeout(500)  # The line has lost it by now.
+        await page.wait_for_timeout(500)  # The connection has lost it by now.
         await expect(row(page, "ann").get_by_test_id("pill")).to_have_text("Running")
         line.swallows = False
         bea = site.begun("bea")  # Its events have numbers that do not follow.
@@ -118,28 +116,29 @@ async def test_events_that_were_lost_on_the_way_are_made_up_for(
             await expect(row(page, key).get_by_test_id("pill")).to_have_text(word)
         await expect(row(page, "ann").get_by_test_id("figures")).to_contain_text("downloaded5")
         assert line.snapshot_count == taken + 1
-        # And what comes after it is live again.
-        site.tell(bea, {"downloaded": 8})
+        # Later events are live again.
+        site.send(bea, {"downloaded": 8})
         await expect(row(page, "bea").get_by_test_id("figures")).to_contain_text("downloaded8")
         assert line.snapshot_count == taken + 1
 
 
 @pytest.mark.proves("R1.10")
-async def test_whoever_is_told_to_resync_takes_the_snapshot_again(
+async def test_a_browser_that_must_resync_reads_the_snapshot_again(
     browser: Browser, site: Site
 ) -> None:
     site.save("ann")
     ann = site.begun("ann")
     async with BadLine(site.address) as line:
-        line.asks_ahead = True  # For events that the server does not have: it tells so.
+        # For events that the server does not have; it answers with a resync.
+        line.asks_ahead = True
         viewer = Viewer(browser, line.address)
         page = await viewer.open()
         await expect(row(page, "ann").get_by_test_id("pill")).to_have_text("Running")
         while line.snapshot_count < 2:
             await page.wait_for_timeout(20)
-        site.tell(ann, {"downloaded": 5})
+        site.send(ann, {"downloaded": 5})
         await expect(row(page, "ann").get_by_test_id("figures")).to_contain_text("downloaded5")
-        assert line.snapshot_count == 2  # What came after it was live.
+        assert line.snapshot_count == 2  # Later events were live.
         await viewer.leave()
 
 
@@ -159,7 +158,7 @@ async def test_the_page_asks_for_the_token_once(browser: Browser, tmp_path: Path
         await expect(row(page, "ann")).to_be_visible()
         again = await viewer.open()
         await expect(row(again, "ann")).to_be_visible()
-        # No script can read what the browser keeps (S4).
+        # No script can read the cookie (S4).
         assert await again.evaluate("document.cookie") == ""
         await viewer.leave()
     finally:

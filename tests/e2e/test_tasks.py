@@ -1,4 +1,4 @@
-"""A task in the browser: its way through the graph, its node runs, and what one can do (R5.10)."""
+"""A task in the browser: its path through the graph, its node runs, and its actions (R5.10)."""
 
 import pytest
 from playwright.async_api import Browser, Page, expect
@@ -18,7 +18,7 @@ async def expect_states(page: Page, **states: str) -> None:
 
 @pytest.mark.proves("R5.11")
 @everywhere
-async def test_a_task_is_approved_and_signalled_and_its_way_lights_up(
+async def test_a_task_is_approved_and_signalled_and_its_path_is_highlighted(
     viewer: Viewer, site: Site, browser: Browser
 ) -> None:
     site.publish("asks", ASK)
@@ -45,7 +45,7 @@ async def test_a_task_is_approved_and_signalled_and_its_way_lights_up(
 
 
 @pytest.mark.proves("R5.11")
-async def test_a_task_is_rejected_or_answered_in_words(viewer: Viewer, site: Site) -> None:
+async def test_a_task_is_rejected_or_answered_with_text(viewer: Viewer, site: Site) -> None:
     site.publish("asks", ASK)
     task_id = site.started("asks")
     site.waiting(task_id, "approval")
@@ -74,9 +74,7 @@ async def test_a_task_is_cancelled_and_run_again_from_a_node(viewer: Viewer, sit
 
 @pytest.mark.proves("R5.10")
 @everywhere
-async def test_node_runs_are_a_timeline_with_what_went_in_and_out(
-    viewer: Viewer, site: Site
-) -> None:
+async def test_node_runs_are_a_timeline_with_inputs_and_outputs(viewer: Viewer, site: Site) -> None:
     site.publish("orders", ORDERS)
     task_id = site.started("orders", params={"count": 4, "each": 3, "customer": "Ann"})
     site.waiting(task_id, "event")
@@ -87,24 +85,24 @@ async def test_node_runs_are_a_timeline_with_what_went_in_and_out(
     details = page.get_by_test_id("node-run-details")
     await expect(details.get_by_label("Input of price")).to_contain_text("Ann")
     await expect(details.get_by_label("Output of price")).to_contain_text('"total": 12')
-    # Live, while one looks.
+    # Live, while the page is open.
     site.call("POST", f"/api/tasks/{task_id}/signal", {"key": "paid", "value": True})
     await expect(runs.filter(has_text="pack")).to_have_count(2)
     await expect_states(page, pack="ok", paid="ok", sorry="ok")
-    # The way through the subflow too: all edges of this way, and no other.
+    # Also the path through the subflow: all edges of this path, and no other.
     await expect(taken(page)).to_have_count(5)
-    await node(page, "pack").press("Enter")  # Wherever it is: it may be out of sight.
+    await node(page, "pack").press("Enter")  # Also if it is out of sight.
     await expect(runs).to_have_count(2)
 
 
 @pytest.mark.proves("R5.10")
-async def test_a_failed_node_is_seen_at_once(viewer: Viewer, site: Site) -> None:
+async def test_a_failed_node_is_shown_at_once(viewer: Viewer, site: Site) -> None:
     site.publish("orders", ORDERS)
     task_id = site.started("orders", params={"count": 50, "customer": "Ann"})
     site.waiting(task_id, "event")
     site.call("POST", f"/api/tasks/{task_id}/signal", {"key": "paid", "value": True})
     page = await viewer.open(f"tasks/{task_id}")
-    # Nobody ships: it is tried twice, and the flow goes on by its edge for errors.
+    # No worker offers `ship`: it is tried twice, and the flow follows its edge for errors.
     await expect(page.get_by_test_id("pill")).to_have_text("Done")
     await expect_states(page, ship="error", sorry="ok", ask="none")
     failed = page.locator('[data-testid="node-run"][data-state="error"]')
@@ -136,7 +134,7 @@ async def test_the_tasks_of_a_flow_are_listed_live(viewer: Viewer, site: Site) -
     await expect(page.get_by_test_id("graph")).to_be_visible()
 
 
-async def test_a_task_that_is_not_there_is_told(viewer: Viewer, site: Site) -> None:
+async def test_an_unknown_task_is_reported(viewer: Viewer, site: Site) -> None:
     page = await viewer.open("tasks/0199c3f2-7c1e-7a55-9d0b-2f6f2f1f9a10")
     await expect(page.get_by_text("This task cannot be shown")).to_be_visible()
     await viewer.go(page, "flows/nobody-has-published-this")

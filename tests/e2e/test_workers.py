@@ -1,4 +1,4 @@
-"""The workers of flows in the browser: how they are, and what they hold (R5.10)."""
+"""The workers of flows in the browser: their state, and their runs (R5.10)."""
 
 from pathlib import Path
 
@@ -14,7 +14,7 @@ pytestmark = [pytest.mark.backend("sqlite"), pytest.mark.asyncio(loop_scope="ses
 
 
 @pytest.mark.proves("R5.10")
-async def test_a_real_worker_is_seen_at_work_and_its_node_succeeds(
+async def test_a_busy_worker_is_shown_and_its_node_succeeds(
     browser: Browser, lone_site: Site, tmp_path: Path
 ) -> None:
     site, gate = lone_site, tmp_path / "gate"
@@ -30,7 +30,7 @@ async def test_a_real_worker_is_seen_at_work_and_its_node_succeeds(
     task_id = site.started("orders", key="order-1", params=params)
     site.waiting(task_id, "event")
     site.call("POST", f"/api/tasks/{task_id}/signal", {"key": "paid", "value": True})
-    # As it tells itself, and what this server waits for.
+    # As the worker reports itself, and the calls that this server waits for.
     await expect(worker).to_contain_text("1 call", timeout=30_000)
     await worker.get_by_role("link", name="order-1").click()
     await expect_states(page, ship="running")
@@ -43,7 +43,7 @@ async def test_a_real_worker_is_seen_at_work_and_its_node_succeeds(
     await expect(details.get_by_label("Output of ship")).to_contain_text("P-12")
     await viewer.go(page, "workers")
     await expect(worker).to_contain_text("waits for nothing")
-    # Nothing is heard of it for longer than it may be silent (R5.8).
+    # It has sent no heartbeat for longer than allowed (R5.8).
     site.dismiss()
     await expect(worker).to_contain_text("Silent", timeout=30_000)
     await expect(worker).to_contain_text("gets no calls")
@@ -51,7 +51,7 @@ async def test_a_real_worker_is_seen_at_work_and_its_node_succeeds(
 
 
 @pytest.mark.proves("R5.10")
-async def test_the_programs_that_execute_runs_show_what_they_hold(
+async def test_the_instances_that_execute_runs_show_what_they_hold(
     viewer: Viewer, site: Site
 ) -> None:
     run_id = site.begun("ann", params={"url": "x"})
@@ -60,6 +60,6 @@ async def test_the_programs_that_execute_runs_show_what_they_hold(
     await expect(instance).to_have_count(1)
     await instance.get_by_role("link", name="ann").click()
     await expect(page.get_by_text("Held by")).to_be_visible()
-    site.tell(run_id, "end")
+    site.send(run_id, "end")
     await viewer.go(page, "workers")
     await expect(instance).to_contain_text("holds no run")

@@ -1,4 +1,4 @@
-"""A person at a browser: opens tabs, and afterwards nothing may have gone wrong in any of them."""
+"""A person at a browser: opens tabs, and at the end no errors may have occurred in any of them."""
 
 import re
 from typing import Any, Final, Literal
@@ -16,7 +16,7 @@ from playwright.async_api import (
 )
 
 TIMEOUT_MS: Final = 20_000
-# The browser itself notes what the server refused, or that it was not there.
+# The browser itself logs refused requests and failed connections.
 OF_THE_NETWORK: Final = re.compile(r"^Failed to load resource: .*?(?:status of (\d+)|(net::\w+))")
 REFUSALS: Final[dict[int, str]] = {
     401: r"/api/.*",
@@ -25,7 +25,7 @@ REFUSALS: Final[dict[int, str]] = {
     412: r"/api/(keys|flows)/[^/]+",
     422: r"/api/(runs(/[^/]+/resume)?|keys/[^/]+|flow-check|flows/[^/]+)",
 }
-"""What a server may refuse while a test looks: by the status, where."""
+"""Responses that a server may refuse during a test: status and path."""
 
 Scheme = Literal["light", "dark"]
 
@@ -34,7 +34,7 @@ WIDE: Final = ViewportSize(width=1440, height=900)
 NARROW: Final = ViewportSize(width=390, height=844)
 
 
-# Both colour schemes and both widths: for what people do most.
+# Both color schemes and both widths, for the most common actions.
 everywhere: Final = pytest.mark.parametrize(
     "viewer",
     [
@@ -60,7 +60,7 @@ class Viewer:
         self.size = size
         self._context: BrowserContext | None = None
         self.may_be_cut = False
-        """Whether the server may be gone for a while: the browser notes that too."""
+        """True if the server may be unreachable for a while; the browser logs that too."""
         self.refusals = dict(REFUSALS)
         self.faults: list[str] = []
 
@@ -71,9 +71,9 @@ class Viewer:
         scheme: Scheme | None = None,
         size: ViewportSize | None = None,
     ) -> Page:
-        """A tab with one of the screens; tabs of one viewer share a browser."""
+        """Open a tab with one of the screens. Tabs of one viewer share a browser."""
         if self._context is None:
-            # The service of workers is not ours to route: nothing is faked here.
+            # Requests of service workers are not routed: nothing is faked here.
             self._context = await self._browser.new_context(
                 color_scheme=scheme or self.scheme,
                 viewport=size or self.size,
@@ -81,9 +81,9 @@ class Viewer:
                 reduced_motion="reduce",
             )
             self._context.set_default_timeout(TIMEOUT_MS)
-            self._context.on("console", self._hear)
+            self._context.on("console", self._on_console)
             self._context.on("weberror", lambda error: self.faults.append(str(error.error)))
-            self._context.on("request", self._see)
+            self._context.on("request", self._on_request)
         page = await self._context.new_page()
         await self.go(page, screen)
         return page
@@ -91,12 +91,12 @@ class Viewer:
     async def go(self, page: Page, screen: str) -> None:
         await page.goto(f"{self._address}/ui/#/{screen}")
 
-    def _hear(self, message: ConsoleMessage) -> None:
+    def _on_console(self, message: ConsoleMessage) -> None:
         if message.type in ("error", "warning") and not self._is_allowed(message):
             self.faults.append(f"{message.type}: {message.text} {message.location.get('url')}")
 
     def _is_allowed(self, message: ConsoleMessage) -> bool:
-        """Whether it only notes that the server has refused what it may refuse, or was away."""
+        """Return whether the message only reports an allowed refusal or outage."""
         noted = OF_THE_NETWORK.match(message.text)
         if noted is None:
             return False
@@ -106,12 +106,12 @@ class Viewer:
             return self.may_be_cut and path.startswith("/api/")
         return re.fullmatch(self.refusals.get(int(status), "-"), path) is not None
 
-    def _see(self, request: Request) -> None:
+    def _on_request(self, request: Request) -> None:
         if not request.url.startswith(f"{self._address}/"):
             self.faults.append(f"a request to elsewhere: {request.url}")
 
     async def leave(self) -> None:
-        """Close everything. Whatever went wrong meanwhile is told now."""
+        """Close everything, and fail if there were errors."""
         if self._context is not None:
             await self._context.close()
         assert self.faults == [], self.faults
@@ -122,7 +122,7 @@ def row(page: Page, key: str) -> Locator:
 
 
 async def overflow_px(page: Page) -> int:
-    """How far the page is wider than its window."""
+    """Return by how many pixels the page is wider than its window."""
     wider: Any = await page.evaluate(
         "document.documentElement.scrollWidth - document.documentElement.clientWidth"
     )

@@ -1,4 +1,4 @@
-"""What the workers of the page's tests do, when flows call them."""
+"""The services of the workers in the page's tests, called by flows."""
 
 import asyncio
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ def is_open(gate: str) -> bool:
 
 @services
 async def ship(given: Any, params: Mapping[str, Any], call: Call) -> dict[str, Any]:
-    """A parcel; with a `gate`, not before there is a file of that name."""
+    """Return a parcel; with a `gate`, not before there is a file of that name."""
     gate = params.get("gate")
     boxed = 0
     while gate is not None and not is_open(gate):

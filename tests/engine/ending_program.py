@@ -1,4 +1,4 @@
-"""A program of headway's, for tests that send it signals: a job that ends when a file is there."""
+"""A program for tests that send signals; its job ends once a file exists."""
 
 import asyncio
 import sys

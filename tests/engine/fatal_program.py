@@ -1,4 +1,4 @@
-"""A program whose job is fatal: `python -m tests.engine.fatal_program URL HOW` starts it, once."""
+"""A program that starts a fatal job once: `python -m tests.engine.fatal_program URL HOW`."""
 
 import asyncio
 import os
@@ -12,15 +12,15 @@ hw = Headway(sys.argv[1], lease_ttl_s=2.0)
 how = sys.argv[2]
 
 
-def die_in_the_midst_of_a_write() -> None:
-    """In the writer's thread, once it has begun."""
+def kill_self_during_a_write() -> None:
+    """Kill this process in the writer's thread, right after its next BEGIN."""
     begin = SqliteLink.begin
 
-    async def begin_and_die(self: SqliteLink) -> None:
+    async def begin_and_kill_self(self: SqliteLink) -> None:
         await begin(self)
         os.kill(os.getpid(), signal.SIGKILL)
 
-    SqliteLink.begin = begin_and_die  # type: ignore[method-assign]
+    SqliteLink.begin = begin_and_kill_self  # type: ignore[method-assign]
 
 
 @hw.job()
@@ -29,13 +29,13 @@ async def fatal(ctx: RunContext) -> str:
         os.kill(os.getpid(), signal.SIGKILL)
     child = os.fork()
     if child == 0:
-        if how == "child dies":
+        if how == "child exits":
             os._exit(1)
         while True:  # Until the test kills it.
             signal.pause()
-    if how == "child lives":
+    if how == "child survives":
         print(child, flush=True)
-        die_in_the_midst_of_a_write()
+        kill_self_during_a_write()
     _, status = await asyncio.to_thread(os.waitpid, child, 0)
     return f"the child ended with {os.waitstatus_to_exitcode(status)}"
 

@@ -1,4 +1,4 @@
-"""What tests of files look at: the data directory beside the database, and the ledger."""
+"""Helpers for tests of files: they read the data directory and the ledger."""
 
 import asyncio
 from collections.abc import Callable
@@ -10,12 +10,12 @@ from headway.core.ids import Key
 
 
 def contents(tmp_path: Path, *, key: str = "ann") -> dict[str, str]:
-    """The finished files of a key."""
+    """Return the finished files of a key with their text."""
     return files_below(tmp_path / "data" / "keys" / key)
 
 
 def parts(tmp_path: Path) -> list[str]:
-    """All that is there of runs which are not over, or not tidied up after."""
+    """Return the contents of `parts`: runs that are active or not cleaned up yet."""
     folder = tmp_path / "data" / "parts"
     return sorted(str(path.relative_to(folder)) for path in folder.rglob("*"))
 
@@ -33,19 +33,19 @@ def files_below(folder: Path) -> dict[str, str]:
 
 
 def modes(folder: Path) -> set[tuple[bool, int]]:
-    """Of the folder and all below it: whether it is one, and who may do what."""
-    found = (folder, *folder.rglob("*"))
-    return {(path.is_dir(), path.stat().st_mode & 0o777) for path in found}
+    """Return (is_dir, permission bits) of the folder and of everything below it."""
+    paths = (folder, *folder.rglob("*"))
+    return {(path.is_dir(), path.stat().st_mode & 0o777) for path in paths}
 
 
-async def until(is_so: Callable[[], bool]) -> None:
-    """Wait for what nobody reports; the test's own time limit ends it."""
-    while not is_so():  # noqa: ASYNC110
+async def wait_until(is_true: Callable[[], bool]) -> None:
+    """Poll until the condition is true. The test's own time limit ends the wait."""
+    while not is_true():  # noqa: ASYNC110
         await asyncio.sleep(0.01)
 
 
 async def ledger(store: SqlStore, tmp_path: Path, *, key: str = "ann") -> dict[str, str]:
-    """The paths that the ledger knows, and whose they are."""
+    """Return the paths in the ledger, each with the id of its run."""
     data_id = DataFolder(tmp_path / "data").data_id()
     files = await store.files.files_of_key(Key(key), data_id=data_id, limit=1_000)
     return {file.path: file.run_id for file in files}

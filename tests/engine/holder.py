@@ -1,7 +1,7 @@
 """A process that claims runs and never ends them: `python -m tests.engine.holder URL`.
 
-It says `holding` for each run that it has begun, and ends in good order with its standard input.
-Its lease lasts for hours, so whoever takes its runs has not waited for that.
+It prints `holding` for each run that it has started, and stops gracefully when its standard input
+closes. Its lease lasts for hours, so a takeover of its runs did not wait for the lease to expire.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ LEASE_S: Final = 36_000.0
 
 
 class Holder:
-    """Such a process, and what it says."""
+    """A running holder process."""
 
     def __init__(self, url: str) -> None:
         self.process = subprocess.Popen(
@@ -30,16 +30,16 @@ class Holder:
             text=True,
         )
 
-    async def holds(self, count: int = 1) -> Self:
-        """Once it has begun `count` more runs."""
+    async def wait_until_holding(self, count: int = 1) -> Self:
+        """Wait until the process has started `count` more runs."""
         assert self.process.stdout is not None
         for _ in range(count):
             assert await asyncio.to_thread(self.process.stdout.readline) == "holding\n"
         return self
 
     def kill(self) -> None:
-        """Safe to call again."""
-        with self.process:  # Closes the pipes, and waits for its end.
+        """Kill the process and wait for its exit. Safe to call again."""
+        with self.process:  # Closes the pipes and waits for the exit.
             self.process.kill()
 
     def stop(self) -> None:

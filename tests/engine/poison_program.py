@@ -1,6 +1,6 @@
 """A program with jobs that end their process: `python -m tests.engine.poison_program URL LOOP`.
 
-A supervisor starts it again and again. Each execution of a job leaves a line in POISON_FOLDER.
+A supervisor restarts it repeatedly. Each execution of a job appends a line in POISON_FOLDER.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from headway import BlockingRunContext, Headway, RunContext
-from headway.process import run_process
+from headway.process.dedicated import run_process
 from headway.services.engine import engine
 
 
@@ -53,7 +53,7 @@ async def deadly(ctx: RunContext, how: str) -> str:
     note_execution("deadly")
     pid = WAYS[how]()
     if how == "fork":
-        await asyncio.sleep(0)  # Both the parent and the child come back to the event loop.
+        await asyncio.sleep(0)  # Both the parent and the child return to the event loop.
         _, status = await asyncio.to_thread(os.waitpid, pid, 0)
         return f"the child ended with {os.waitstatus_to_exitcode(status)}"
     await asyncio.sleep(600)
@@ -74,7 +74,7 @@ def deadly_plain(ctx: BlockingRunContext, how: str) -> str:
 
 
 async def deadly_child_task(ctx: RunContext, how: str) -> str:
-    """Fork or exit in a task that the job has made; asyncio ends the loop when a task exits."""
+    """Fork or exit in a task of the job. asyncio ends the loop when a task exits."""
     note_execution("deadly_child_task")
 
     async def end() -> Any:

@@ -1,4 +1,4 @@
-"""What the tests of the engine have in common: a count of what runs, and a look at the records."""
+"""Helpers for tests of the engine: a gauge of working jobs, and reads of run records."""
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
@@ -11,7 +11,7 @@ from headway.ports.run_reader import RunFilter
 
 
 class Gauge:
-    """Counts jobs from within: how many work now, how many did at most, and who began when."""
+    """Counts the working jobs: the current count, the peak, and the order of their starts."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -27,21 +27,23 @@ class Gauge:
         finally:
             await self._change(-1)
 
-    async def reaches(self, count: int) -> None:
+    async def wait_for_count(self, count: int) -> None:
         async with self._changed:
             await self._changed.wait_for(lambda: self.count == count)
 
-    async def _change(self, by: int, *, begun: Sequence[str] = ()) -> None:
+    async def _change(self, delta: int, *, begun: Sequence[str] = ()) -> None:
         async with self._changed:
-            self.count += by
+            self.count += delta
             self.peak = max(self.peak, self.count)
             self.begun += begun
             self._changed.notify_all()
 
 
 async def records(store: SqlStore) -> list[RunRecord]:
-    """All runs, in the order in which they were accepted."""
-    return list(reversed([one async for one in store.runs.list_runs(RunFilter(), limit=1_000)]))
+    """Return all runs in the order of their acceptance."""
+    return list(
+        reversed([record async for record in store.runs.list_runs(RunFilter(), limit=1_000)])
+    )
 
 
 async def records_of(hw: Headway) -> list[RunRecord]:
@@ -49,8 +51,8 @@ async def records_of(hw: Headway) -> list[RunRecord]:
 
 
 @asynccontextmanager
-async def looked_at(url: str) -> AsyncIterator[SqlStore]:
-    """The store alone, with no engine on it: what is there, as somebody else finds it."""
+async def open_bare_store(url: str) -> AsyncIterator[SqlStore]:
+    """Open the store without an engine, as another process would read it."""
     store = await open_store([url])
     try:
         yield store

@@ -1,4 +1,4 @@
-"""The same on the servers: submit, run, settle, cancel, stop and go on."""
+"""The engine on database servers: submit, run, settle, cancel, stop and resume."""
 
 import asyncio
 
@@ -11,8 +11,8 @@ from headway.core.errors import KeyBusy
 
 @pytest.mark.proves("R4.1")
 @pytest.mark.parametrize("backend", ["postgres", "mariadb"])
-async def test_the_engine_works_on_a_server(place: str) -> None:
-    hw, started = Headway(place, stop_wait_s=0), asyncio.Event()
+async def test_engine_runs_cancels_and_resumes_on_a_database_server(database_url: str) -> None:
+    hw, started = Headway(database_url, stop_wait_s=0), asyncio.Event()
 
     @hw.job()
     async def add(ctx: RunContext, left: int, right: int) -> int:
@@ -20,8 +20,8 @@ async def test_the_engine_works_on_a_server(place: str) -> None:
         return left + right
 
     @hw.job()
-    async def wait(ctx: RunContext, how_often: int) -> str:
-        if ctx.generation >= how_often:
+    async def wait(ctx: RunContext, required_generation: int) -> str:
+        if ctx.generation >= required_generation:
             return "done"
         started.set()
         await asyncio.Event().wait()
@@ -30,7 +30,7 @@ async def test_the_engine_works_on_a_server(place: str) -> None:
     async with hw:
         run = await hw.start("add", key="ann", params={"left": 2, "right": 3})
         assert await run.result() == 5
-        waiting = await hw.start("wait", key="ann", params={"how_often": 2})
+        waiting = await hw.start("wait", key="ann", params={"required_generation": 2})
         await started.wait()
         with pytest.raises(KeyBusy) as busy:
             await hw.start("add", key="ann", params={"left": 2, "right": 3})
@@ -39,7 +39,7 @@ async def test_the_engine_works_on_a_server(place: str) -> None:
         with pytest.raises(RunFailed, match="canceled"):
             await waiting.result()
         started.clear()
-        given_up = await hw.start("wait", key="ann", params={"how_often": 2})
+        released = await hw.start("wait", key="ann", params={"required_generation": 2})
         await started.wait()
     async with hw:
-        assert await hw.run(given_up.id).result() == "done"
+        assert await hw.run(released.id).result() == "done"

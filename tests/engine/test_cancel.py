@@ -1,4 +1,4 @@
-"""Cancel: what never ran is over at once, what runs is told, and the answer is the truth."""
+"""Cancel: queued runs end at once, running runs clean up, and the result is accurate."""
 
 import asyncio
 from typing import Any
@@ -10,13 +10,13 @@ from headway.core.command.run.cancel import CancelResult, RequestCancel
 from headway.core.run.admission import OnConflict
 from headway.core.run.status import RunStatus, row_status_name
 from headway.services.engine import engine
-from tests.engine.scenes import looked_at
+from tests.engine.scenes import open_bare_store
 
 pytestmark = pytest.mark.backend("sqlite")
 
 
 @pytest.mark.proves("I11")
-async def test_a_queued_run_that_is_canceled_never_ran(url: str) -> None:
+async def test_a_queued_run_that_is_canceled_never_starts(url: str) -> None:
     hw, started, release = Headway(url), asyncio.Event(), asyncio.Event()
     begun: list[str] = []
 
@@ -47,7 +47,7 @@ async def test_a_queued_run_that_is_canceled_never_ran(url: str) -> None:
 
 
 @pytest.mark.proves("I11")
-async def test_a_running_run_is_told_cleans_up_and_is_canceled(url: str) -> None:
+async def test_a_running_run_cleans_up_and_is_canceled(url: str) -> None:
     hw, started = Headway(url), asyncio.Event()
     cleaned: list[str] = []
 
@@ -77,7 +77,7 @@ async def test_a_running_run_is_told_cleans_up_and_is_canceled(url: str) -> None
 
 
 @pytest.mark.proves("I11")
-async def test_progress_that_reads_like_a_cancel_is_none(url: str) -> None:
+async def test_progress_that_resembles_a_cancel_event_cancels_nothing(url: str) -> None:
     hw = Headway(url)
 
     @hw.job()
@@ -91,7 +91,7 @@ async def test_progress_that_reads_like_a_cancel_is_none(url: str) -> None:
 
 
 @pytest.mark.proves("I11")
-async def test_a_cancel_by_another_process_is_seen_at_the_next_look(
+async def test_a_cancel_by_another_process_is_seen_at_the_next_poll(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(engine, "POLL_S", 0.01)
@@ -102,11 +102,11 @@ async def test_a_cancel_by_another_process_is_seen_at_the_next_look(
         started.set()
         await asyncio.Event().wait()
 
-    async with hw, looked_at(url) as elsewhere:
+    async with hw, open_bare_store(url) as elsewhere:
         run = await hw.start("work")
         await started.wait()
-        answer = await elsewhere.apply(RequestCancel(run_id=run.id))
-        assert answer is CancelResult.REQUESTED
+        result = await elsewhere.apply(RequestCancel(run_id=run.id))
+        assert result is CancelResult.REQUESTED
         assert (await run.wait_for_end()).run.status is RunStatus.CANCELED
 
 
@@ -118,7 +118,7 @@ async def test_a_job_that_cleans_up_is_not_cancelled_a_second_time(
     hw, started = Headway(url, lease_ttl_s=3.0), asyncio.Event()
     cleaned: list[Any] = []
 
-    async def renewed() -> None:
+    async def wait_for_renewal() -> None:
         (before,) = await hw.store.runs.instances()
         while (await hw.store.runs.instances()) == [before]:
             continue
@@ -129,8 +129,8 @@ async def test_a_job_that_cleans_up_is_not_cancelled_a_second_time(
         try:
             await asyncio.Event().wait()
         finally:
-            for _ in range(3):  # Each look finds the run cancelling.
-                await renewed()
+            for _ in range(3):  # Each poll finds the run cancelling.
+                await wait_for_renewal()
             cleaned.append(ctx.run_id)
 
     async with hw:
@@ -142,7 +142,7 @@ async def test_a_job_that_cleans_up_is_not_cancelled_a_second_time(
 
 
 @pytest.mark.proves("R1.12")
-async def test_a_cancel_answers_at_once_and_canceled_follows_when_the_runner_has_unwound(
+async def test_a_cancel_returns_at_once_and_the_run_ends_after_its_cleanup(
     url: str,
 ) -> None:
     hw, started, may_end = Headway(url), asyncio.Event(), asyncio.Event()
@@ -166,24 +166,24 @@ async def test_a_cancel_answers_at_once_and_canceled_follows_when_the_runner_has
 
 
 @pytest.mark.proves("R1.12")
-async def test_the_figures_of_the_last_run_stay_visible_however_it_ended(url: str) -> None:
-    hw, said = Headway(url), asyncio.Event()
+async def test_progress_of_the_last_run_stays_visible_after_failure_or_cancel(url: str) -> None:
+    hw, has_reported = Headway(url), asyncio.Event()
 
     @hw.job()
     async def counts(ctx: RunContext, fails: bool) -> None:
         await ctx.progress(downloaded=3, skipped=1)
         if fails:
             raise ValueError
-        said.set()
+        has_reported.set()
         await asyncio.Event().wait()
 
     async with hw:
         failed = await hw.start("counts", key="ann", params={"fails": True})
         await failed.wait_for_end()
         canceled = await hw.start("counts", key="bob", params={"fails": False})
-        await said.wait()
+        await has_reported.wait()
         await canceled.cancel()
         await canceled.wait_for_end()
-    async with looked_at(url) as store:
-        found = [await store.runs.run(run.id) for run in (failed, canceled)]
-    assert [record and record.progress for record in found] == ['{"downloaded":3,"skipped":1}'] * 2
+    async with open_bare_store(url) as store:
+        stored = [await store.runs.run(run.id) for run in (failed, canceled)]
+    assert [record and record.progress for record in stored] == ['{"downloaded":3,"skipped":1}'] * 2

@@ -1,4 +1,4 @@
-"""A job starts other jobs as children and waits for them, without a slot."""
+"""A job starts other jobs as children and waits for them without holding a slot."""
 
 import asyncio
 
@@ -24,8 +24,9 @@ from tests.engine.scenes import records_of
 pytestmark = pytest.mark.backend("sqlite")
 
 
-async def test_dsgn_4_parent_and_children_share_a_lane_of_one(url: str) -> None:
-    """I5: the parent gives its slot back while it waits, so that nobody waits for ever."""
+@pytest.mark.proves("I5")
+async def test_parent_and_children_share_a_lane_with_one_slot(url: str) -> None:
+    """The parent releases its slot while it waits, so that its children can run."""
     hw = Headway(url)
 
     @hw.job()
@@ -47,10 +48,11 @@ async def test_dsgn_4_parent_and_children_share_a_lane_of_one(url: str) -> None:
         assert await run.result() == 20
         runs = await records_of(hw)
         assert len(runs) == 9
-        assert {one.run.parent_id for one in runs[1:]} == {run.id}
+        assert {record.run.parent_id for record in runs[1:]} == {run.id}
 
 
-async def test_dsgn_4_a_chain_of_parents_goes_as_deep_as_it_may_in_a_lane_of_one(url: str) -> None:
+@pytest.mark.proves("I5")
+async def test_a_chain_of_parents_reaches_the_depth_limit_in_a_lane_with_one_slot(url: str) -> None:
     hw = Headway(url)
 
     @hw.job()
@@ -58,7 +60,7 @@ async def test_dsgn_4_a_chain_of_parents_goes_as_deep_as_it_may_in_a_lane_of_one
         if depth < CHILD_DEPTH_MAX:
             deepest: int = await ctx.call("dig", params={"depth": depth + 1})
             return deepest
-        with pytest.raises(ChildRefused, match=f"stands {CHILD_DEPTH_MAX} generations down"):
+        with pytest.raises(ChildRefused, match=f"is nested {CHILD_DEPTH_MAX} levels deep"):
             await ctx.call("dig", params={"depth": depth + 1})
         return depth
 
@@ -67,7 +69,8 @@ async def test_dsgn_4_a_chain_of_parents_goes_as_deep_as_it_may_in_a_lane_of_one
         assert await (await hw.start("dig", params={"depth": 0})).result() == CHILD_DEPTH_MAX
 
 
-async def test_dsgn_4_a_plain_function_starts_children_too(url: str) -> None:
+@pytest.mark.proves("I5")
+async def test_a_plain_function_starts_children(url: str) -> None:
     hw = Headway(url)
 
     @hw.job()
@@ -117,7 +120,7 @@ async def test_a_child_that_ends_without_a_result_raises_in_the_parent(url: str)
 
 
 @pytest.mark.proves("I11")
-async def test_to_cancel_a_parent_cancels_all_below_it(url: str) -> None:
+async def test_cancelling_a_parent_cancels_all_its_descendants(url: str) -> None:
     hw, begun, cleaned = Headway(url), asyncio.Queue[int](), asyncio.Queue[int]()
 
     @hw.job()
@@ -134,15 +137,15 @@ async def test_to_cancel_a_parent_cancels_all_below_it(url: str) -> None:
         run = await hw.start("nest", params={"depth": 3})
         assert [await begun.get() for _ in range(4)] == [3, 2, 1, 0]
         await run.cancel(by="eve")
-        ended = [await hw.run(one.run.id).wait_for_end() for one in await records_of(hw)]
-        assert [one.run.status for one in ended] == [RunStatus.CANCELED] * 4
+        ended = [await hw.run(record.run.id).wait_for_end() for record in await records_of(hw)]
+        assert [record.run.status for record in ended] == [RunStatus.CANCELED] * 4
         assert sorted([await cleaned.get() for _ in range(4)]) == [0, 1, 2, 3]
-        assert all('"by":"eve"' in (one.cancel or "") for one in ended)
+        assert all('"by":"eve"' in (record.cancel or "") for record in ended)
 
 
 @pytest.mark.proves("I11")
 @pytest.mark.parametrize("ends", ["returns", "raises", "times out"])
-async def test_what_a_parent_leaves_behind_ends_with_it(url: str, ends: str) -> None:
+async def test_children_that_are_still_active_end_with_their_parent(url: str, ends: str) -> None:
     hw, begun = Headway(url), asyncio.Event()
 
     @hw.job()
@@ -163,14 +166,15 @@ async def test_what_a_parent_leaves_behind_ends_with_it(url: str, ends: str) -> 
     async with hw:
         run = await hw.start("parent")
         await run.wait_for_end()
-        (child,) = [one for one in await records_of(hw) if one.run.parent_id == run.id]
+        children = await records_of(hw)
+        (child,) = [record for record in children if record.run.parent_id == run.id]
         ended = await hw.run(child.run.id).wait_for_end()
         assert ended.run.status is RunStatus.CANCELED
         assert '"reason":"parent_ended"' in (ended.cancel or "")
 
 
 @pytest.mark.proves("R2.6")
-async def test_a_retry_keeps_its_good_children_and_repeats_the_others(url: str) -> None:
+async def test_a_retry_keeps_successful_children_and_repeats_the_others(url: str) -> None:
     hw, calls = Headway(url), list[str]()
 
     @hw.job()
@@ -190,8 +194,8 @@ async def test_a_retry_keeps_its_good_children_and_repeats_the_others(url: str) 
 
 
 @pytest.mark.proves("I6")
-async def test_what_is_asked_for_decides_which_child_it_is(url: str) -> None:
-    """Whatever the order: a parent that was interrupted asks again, and nothing runs twice."""
+async def test_parameters_and_name_identify_a_child_after_a_restart(url: str) -> None:
+    """A restarted parent may call its children in another order; none of them runs twice."""
     hw, calls = Headway(url, stop_wait_s=0), list[int]()
     waits = asyncio.Event()
 
@@ -203,12 +207,12 @@ async def test_what_is_asked_for_decides_which_child_it_is(url: str) -> None:
     @hw.job()
     async def parent(ctx: RunContext) -> list[int]:
         numbers = [1, 1, 2] if ctx.generation == 1 else [2, 1, 1, 3]
-        found = [await ctx.call("note", params={"number": n}) for n in numbers]
-        found.append(await ctx.call("note", params={"number": ctx.generation}, name="named"))
+        results = [await ctx.call("note", params={"number": n}) for n in numbers]
+        results.append(await ctx.call("note", params={"number": ctx.generation}, name="named"))
         if ctx.generation == 1:
             waits.set()
             await asyncio.Event().wait()
-        return found
+        return results
 
     async with hw:
         run = await hw.start("parent")
@@ -220,7 +224,7 @@ async def test_what_is_asked_for_decides_which_child_it_is(url: str) -> None:
 
 
 @pytest.mark.proves("I15")
-async def test_what_could_never_start_is_refused_with_a_sentence(url: str) -> None:
+async def test_a_child_that_could_never_start_is_refused_with_a_reason(url: str) -> None:
     hw = Headway(url)
 
     @hw.job()
@@ -234,12 +238,12 @@ async def test_what_could_never_start_is_refused_with_a_sentence(url: str) -> No
 
     @hw.job()
     async def parent(ctx: RunContext) -> str:
-        with pytest.raises(ChildRefused, match="key 'top' is its own"):
+        with pytest.raises(ChildRefused, match="key 'top' is the run's own"):
             await ctx.start("other", key=" top ", on_conflict="enqueue")
-        with pytest.raises(InvalidInput, match="on_conflict: a child is a run of its own"):
+        with pytest.raises(InvalidInput, match="; a child is always a new run"):
             await ctx.start("other", key="bob", on_conflict="join")
-        with pytest.raises(InvalidInput, match="job: 'nobody' is not registered"):
-            await ctx.start("nobody")
+        with pytest.raises(InvalidInput, match="job: 'unknown' is not registered"):
+            await ctx.start("unknown")
         with pytest.raises(KeyBusy, match="'busy' already has an active run"):
             await ctx.start("other", key="busy")
         await ctx.start("other", name="one")
@@ -267,7 +271,7 @@ async def test_too_many_children_are_refused(url: str, monkeypatch: pytest.Monke
     @hw.job()
     async def parent(ctx: RunContext) -> int:
         started: list[ChildRun] = [await ctx.start("child", params={"number": n}) for n in range(2)]
-        with pytest.raises(ChildRefused, match="it has 2 active ones; wait for some of them"):
+        with pytest.raises(ChildRefused, match="it has 2 active children; wait for some of them"):
             await ctx.start("child", params={"number": 2})
         await started[0].result()
         total: int = await ctx.call("child", params={"number": 3}) + await started[1].result()
@@ -278,7 +282,7 @@ async def test_too_many_children_are_refused(url: str, monkeypatch: pytest.Monke
         assert await (await hw.start("parent")).result() == 4
 
 
-async def test_a_parent_that_waits_says_for_which_child(url: str) -> None:
+async def test_explain_names_the_child_that_a_parent_waits_for(url: str) -> None:
     hw, begun, release = Headway(url), asyncio.Event(), asyncio.Event()
 
     @hw.job()
@@ -293,21 +297,21 @@ async def test_a_parent_that_waits_says_for_which_child(url: str) -> None:
     async with hw:
         run = await hw.start("parent")
         await begun.wait()
-        _, below = await records_of(hw)
-        # The child may be at work before its parent has given its slot back.
+        _, child_record = await records_of(hw)
+        # The child may start before its parent has released its slot.
         async for _ in run.events():
             if (await run.record()).run.slot is None:
                 break
-        found = await hw.explain(run.id)
-        assert (found.gate, found.holder_ids) == (Gate.CHILD, (below.run.id,))
-        assert (await hw.explain(below.run.id)).parent_id == run.id
+        explanation = await hw.explain(run.id)
+        assert (explanation.gate, explanation.holder_ids) == (Gate.CHILD, (child_record.run.id,))
+        assert (await hw.explain(child_record.run.id)).parent_id == run.id
         release.set()
         await run.result()
 
 
 @pytest.mark.proves("I8")
-async def test_a_stop_does_not_wait_for_who_waits_without_a_slot(url: str) -> None:
-    """What it waits for may come; the slot that it needs then does not, for nobody claims."""
+async def test_a_stop_does_not_wait_for_runs_without_a_slot(url: str) -> None:
+    """Such a run could not get a slot back: the engine claims nothing during a stop."""
     hw, begun = Headway(url, stop_wait_s=3_600), asyncio.Event()
 
     @hw.job()

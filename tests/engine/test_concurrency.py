@@ -1,4 +1,4 @@
-"""A job with a limit of its own: its lane, and who has the last word about it (R3.10, I5)."""
+"""Jobs with `concurrency=`: their lane, and which setting of its limit wins (R3.10, I5)."""
 
 import asyncio
 
@@ -15,7 +15,7 @@ async def limit_of(hw: Headway, lane: str) -> int:
     return view.lane.max_concurrent
 
 
-def limited(url: str, concurrency: int) -> Headway:
+def headway_with_limit(url: str, concurrency: int) -> Headway:
     hw = Headway(url)
 
     @hw.job(concurrency=concurrency)
@@ -25,7 +25,7 @@ def limited(url: str, concurrency: int) -> Headway:
 
 
 @pytest.mark.proves("I5")
-async def test_no_more_runs_of_the_job_at_once_than_it_says(url: str) -> None:
+async def test_concurrency_limits_the_runs_of_a_job(url: str) -> None:
     gauge, release = Gauge(), asyncio.Event()
     hw = Headway(url)
 
@@ -36,7 +36,7 @@ async def test_no_more_runs_of_the_job_at_once_than_it_says(url: str) -> None:
 
     async with hw:
         runs = [await hw.start("fetch", key=f"key-{number}") for number in range(8)]
-        await gauge.reaches(2)
+        await gauge.wait_for_count(2)
         release.set()
         for run in runs:
             await run.result()
@@ -45,20 +45,20 @@ async def test_no_more_runs_of_the_job_at_once_than_it_says(url: str) -> None:
 
 
 @pytest.mark.proves("R3.10")
-async def test_a_new_number_counts_at_the_next_start_unless_somebody_has_set_it(
+async def test_a_changed_limit_applies_at_the_next_start_unless_it_was_overridden(
     url: str,
 ) -> None:
-    async with limited(url, 2) as hw:
+    async with headway_with_limit(url, 2) as hw:
         assert await limit_of(hw, "job:fetch") == 2
-    async with limited(url, 5) as hw:
+    async with headway_with_limit(url, 5) as hw:
         assert await limit_of(hw, "job:fetch") == 5
         await hw.lanes.set("job:fetch", max_concurrent=1)
-    async with limited(url, 9) as hw:
+    async with headway_with_limit(url, 9) as hw:
         assert await limit_of(hw, "job:fetch") == 1
 
 
 @pytest.mark.proves("I5")
-async def test_a_job_that_is_registered_late_has_its_limit_before_its_first_run(
+async def test_a_job_registered_after_the_start_has_its_limit_before_its_first_run(
     url: str,
 ) -> None:
     async with Headway(url) as hw:
@@ -71,8 +71,8 @@ async def test_a_job_that_is_registered_late_has_its_limit_before_its_first_run(
 
 
 @pytest.mark.proves("I5")
-async def test_the_runs_of_its_schedule_count_too(url: str) -> None:
-    hw = limited(url, 2)
+async def test_runs_of_a_schedule_use_the_lane_of_their_job(url: str) -> None:
+    hw = headway_with_limit(url, 2)
 
     @hw.job()
     async def other(ctx: RunContext) -> None: ...
@@ -85,11 +85,11 @@ async def test_the_runs_of_its_schedule_count_too(url: str) -> None:
 
 @pytest.mark.proves("I15")
 @pytest.mark.parametrize(
-    ("wrong", "sentence"),
+    ("options", "message"),
     [
         (
             {"concurrency": 2, "lane": "main"},
-            "concurrency: a job with a limit of its own has a lane of its own; give this, or lane",
+            "concurrency: cannot be combined with lane; a job with this limit has its own lane",
         ),
         ({"concurrency": 0}, "concurrency: must be a whole number from 1 to 1,000,000"),
         ({"concurrency": True}, "concurrency: must be a whole number from 1 to 1,000,000"),
@@ -97,9 +97,11 @@ async def test_the_runs_of_its_schedule_count_too(url: str) -> None:
         ({"concurrency": 2, "name": "x" * 252}, "job: is 256 characters; the limit is 255"),
     ],
 )
-def test_what_it_cannot_be_is_said(wrong: dict[str, object], sentence: str) -> None:
+def test_an_invalid_concurrency_is_refused_with_a_reason(
+    options: dict[str, object], message: str
+) -> None:
     async def work(ctx: RunContext) -> None: ...
 
     with pytest.raises(InvalidInput) as refused:
-        Headway("sqlite:///:memory:").job(**wrong)(work)  # type: ignore[call-overload]
-    assert str(refused.value) == sentence
+        Headway("sqlite:///:memory:").job(**options)(work)  # type: ignore[call-overload]
+    assert str(refused.value) == message

@@ -1,4 +1,4 @@
-"""Checkpoints: what a run saved last is where Continue goes on; Start begins anew."""
+"""Checkpoints: Continue resumes from the last checkpoint; Start begins without one."""
 
 from typing import Any
 
@@ -11,21 +11,21 @@ pytestmark = pytest.mark.backend("sqlite")
 
 
 @pytest.mark.proves("R1.1")
-async def test_continue_goes_on_from_the_last_checkpoint_and_start_does_not(
+async def test_continue_resumes_from_the_last_checkpoint_and_start_does_not(
     url: str,
 ) -> None:
     hw = Headway(url)
 
     @hw.job()
     async def mirror(ctx: RunContext, fails_at: int | None = None) -> Any:
-        began_with = ctx.checkpoint
-        page = 0 if began_with is None else began_with["page"]
+        initial_checkpoint = ctx.checkpoint
+        page = 0 if initial_checkpoint is None else initial_checkpoint["page"]
         while page < 5:
             page += 1
             await ctx.save_checkpoint({"page": page})
             if page == fails_at:
                 raise ConnectionError("the feed is gone")
-        return [began_with, ctx.checkpoint]
+        return [initial_checkpoint, ctx.checkpoint]
 
     async with hw:
         first = await hw.start("mirror", key="ann", params={"fails_at": 3})
@@ -40,7 +40,7 @@ async def test_continue_goes_on_from_the_last_checkpoint_and_start_does_not(
 
 
 @pytest.mark.proves("I15")
-async def test_a_checkpoint_that_is_not_json_is_refused_and_the_last_one_stays(
+async def test_a_checkpoint_that_is_not_json_is_refused_and_the_last_one_remains(
     url: str,
 ) -> None:
     hw = Headway(url)

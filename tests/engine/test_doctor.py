@@ -1,4 +1,4 @@
-"""The doctor looks while others work: no false alarm, and an end."""
+"""The doctor examines a database in use: it reports no false alarm, and it ends."""
 
 import asyncio
 
@@ -12,19 +12,19 @@ from headway.core.run.admission import OnConflict
 from headway.services.upkeep import examination as doctor
 from headway.services.upkeep.examination import DoctorProgress, examine
 
-LOOK_COUNT = 3
+EXAMINATION_COUNT = 3
 
 pytestmark = pytest.mark.backend("sqlite")
 
 
 @pytest.mark.proves("I24")
-async def test_a_database_at_work_gives_no_false_alarm(
+async def test_a_database_in_use_gives_no_false_alarm(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(doctor, "RUN_COUNT_MAX", 10)
     monkeypatch.setattr(doctor, "EVENT_COUNT_MAX", 25)
-    hw, checked = Headway(url), DoctorProgress()
-    is_at_work, is_enough = asyncio.Event(), asyncio.Event()
+    hw, progress = Headway(url), DoctorProgress()
+    has_run_jobs, is_enough = asyncio.Event(), asyncio.Event()
 
     @hw.job()
     async def work(ctx: RunContext) -> None:
@@ -38,22 +38,22 @@ async def test_a_database_at_work_gives_no_false_alarm(
                 for number in range(15)
             ]
             await runs[-1].wait_for_end()
-            is_at_work.set()
+            has_run_jobs.set()
 
     async with hw, asyncio.TaskGroup() as group:
         group.create_task(start_runs())
-        await is_at_work.wait()
-        for _ in range(LOOK_COUNT):
+        await has_run_jobs.wait()
+        for _ in range(EXAMINATION_COUNT):
             reader = SqlDoctorReader(hw.store._database)
-            found = examine(reader, SystemClock(), checked, lambda: None)
-            assert [finding async for finding in found] == []
+            findings = examine(reader, SystemClock(), progress, lambda: None)
+            assert [finding async for finding in findings] == []
         is_enough.set()
-    assert checked.run_count > LOOK_COUNT
-    assert checked.done == checked.total
+    assert progress.run_count > EXAMINATION_COUNT
+    assert progress.done == progress.total
 
 
 @pytest.mark.proves("I24")
-async def test_the_library_gives_what_is_wrong_as_values(url: str) -> None:
+async def test_doctor_returns_its_findings_as_values(url: str) -> None:
     hw = Headway(url)
 
     @hw.job()
@@ -62,12 +62,17 @@ async def test_the_library_gives_what_is_wrong_as_values(url: str) -> None:
     async with hw:
         run = await hw.start("work", key="ann")
         await run.result()
-        well = await hw.doctor()
-        assert (well.is_healthy, well.findings, well.run_count, well.lane_count) == (True, (), 1, 3)
+        healthy_report = await hw.doctor()
+        assert (
+            healthy_report.is_healthy,
+            healthy_report.findings,
+            healthy_report.run_count,
+            healthy_report.lane_count,
+        ) == (True, (), 1, 3)
         async with hw.store._database.open_write_session() as connection:
             await connection.execute(sa.text("DELETE FROM events WHERE seq = 2"))
             await connection.commit()
-        ill = await hw.doctor()
-    assert not ill.is_healthy
-    assert {finding.promise for finding in ill.findings} >= {"I13"}
-    assert ill.violation_count == len(ill.findings)
+        broken_report = await hw.doctor()
+    assert not broken_report.is_healthy
+    assert {finding.promise for finding in broken_report.findings} >= {"I13"}
+    assert broken_report.violation_count == len(broken_report.findings)

@@ -1,4 +1,4 @@
-"""`Headway.explain`: asked in the middle of the work."""
+"""`Headway.explain` while runs are active."""
 
 import asyncio
 
@@ -13,7 +13,7 @@ pytestmark = pytest.mark.backend("sqlite")
 
 
 @pytest.mark.proves("R1.12")
-async def test_a_run_says_why_it_does_not_move_while_another_does(url: str) -> None:
+async def test_explain_gives_the_reason_why_a_run_waits(url: str) -> None:
     hw, has_begun, release = Headway(url), asyncio.Event(), asyncio.Event()
 
     @hw.job()
@@ -26,14 +26,18 @@ async def test_a_run_says_why_it_does_not_move_while_another_does(url: str) -> N
         second = await hw.start("work", key="ann", on_conflict=OnConflict.ENQUEUE)
         await has_begun.wait()
         assert (await hw.explain(first.id)).gate is Gate.RUNNING
-        found = await hw.explain(second.id)
-        assert (found.gate, found.holder_ids, found.position) == (Gate.KEY, (first.id,), 1)
+        explanation = await hw.explain(second.id)
+        assert (explanation.gate, explanation.holder_ids, explanation.position) == (
+            Gate.KEY,
+            (first.id,),
+            1,
+        )
         release.set()
         await second.wait_for_end()
         assert (await hw.explain(second.id)).gate is Gate.ENDED
 
 
-async def test_a_run_that_is_not_there_is_named(url: str) -> None:
+async def test_explain_names_the_run_that_does_not_exist(url: str) -> None:
     async with Headway(url) as hw:
         with pytest.raises(RunNotFound, match="there is no run 'none'"):
             await hw.explain("none")

@@ -1,4 +1,4 @@
-"""A job that fails is seen: in the log of any program, and with its traceback in its run."""
+"""A failed job is visible: in the log of any program, and with a traceback in its run."""
 
 import asyncio
 import gc
@@ -23,8 +23,8 @@ from headway.core.run.status import RunStatus
 from headway.services.engine.sweep import sweep
 from headway.services.job_errors import TRACEBACK_LENGTH_MAX, format_traceback, is_function_error
 from tests.cli.command import TIMEOUT_S, environment
-from tests.contract.scenes import claimed_one, events, instance, orphaned, running
-from tests.engine.scenes import looked_at, records
+from tests.contract.scenes import claim_run, orphan_run, read_events, register_instance, start_run
+from tests.engine.scenes import open_bare_store, records
 
 pytestmark = pytest.mark.backend("sqlite")
 
@@ -32,7 +32,7 @@ ROOT = Path(__file__).parents[2]
 EXITS: list[type[BaseException]] = [KeyboardInterrupt, GeneratorExit, SystemExit]
 
 
-async def failed_run(hw: Headway, job: str, **params: Any) -> RunRecord:
+async def run_to_end(hw: Headway, job: str, **params: Any) -> RunRecord:
     async with hw:
         return await (await hw.start(job, params=params)).wait_for_end()
 
@@ -40,7 +40,7 @@ async def failed_run(hw: Headway, job: str, **params: Any) -> RunRecord:
 @pytest.mark.proves("I17", "R2.1")
 @pytest.mark.parametrize("is_async", [True, False], ids=["async", "plain"])
 @pytest.mark.parametrize("error", EXITS)
-async def test_what_a_job_raises_to_end_its_program_is_the_error_of_its_run(
+async def test_an_exit_exception_that_a_job_raises_fails_its_run(
     url: str, error: type[BaseException], is_async: bool
 ) -> None:
     hw, call_count = Headway(url), 0
@@ -67,7 +67,7 @@ async def test_what_a_job_raises_to_end_its_program_is_the_error_of_its_run(
 
 
 async def test_a_plain_job_that_raises_stop_iteration_fails(url: str) -> None:
-    """No future accepts this error, so its waiter would wait forever."""
+    """A future does not accept StopIteration, so its waiter would wait forever."""
     hw = Headway(url)
 
     @hw.job
@@ -75,7 +75,7 @@ async def test_a_plain_job_that_raises_stop_iteration_fails(url: str) -> None:
         next(iter([]))
 
     async with asyncio.timeout(20):
-        record = await failed_run(hw, "fail")
+        record = await run_to_end(hw, "fail")
     assert '"message":"StopIteration"' in (record.error or "")
 
 
@@ -90,8 +90,9 @@ async def test_an_unconfigured_log_shows_a_failed_job_with_its_traceback(
         raise ValueError("no more")
 
     assert logging.getLogger("headway").getEffectiveLevel() == logging.WARNING
-    record = await failed_run(hw, "fail")
-    attempt, end = [one for one in caplog.records if one.name == "headway.services.engine.execute"]
+    record = await run_to_end(hw, "fail")
+    logger = "headway.services.engine.execute"
+    attempt, end = [line for line in caplog.records if line.name == logger]
     assert (attempt.levelname, attempt.exc_info) == ("WARNING", None)
     assert "attempt=1 error='ValueError: no more'" in attempt.getMessage()
     assert end.levelname == "ERROR"
@@ -114,7 +115,7 @@ async def test_the_traceback_of_a_failed_job_is_stored_with_its_run(
         look_up(ctx)
 
     hw.job(name="fail")(look_up_async if is_async else look_up)
-    record = await failed_run(hw, "fail")
+    record = await run_to_end(hw, "fail")
     lines = (record.traceback or "").splitlines()
     assert lines[0] == "Traceback (most recent call last):"
     assert any(line.endswith("in look_up") for line in lines)
@@ -131,7 +132,7 @@ async def test_a_run_that_succeeds_keeps_the_traceback_of_its_last_failed_attemp
             raise ValueError(f"attempt {ctx.attempt}")
         return "done"
 
-    record = await failed_run(hw, "fail")
+    record = await run_to_end(hw, "fail")
     assert record.run.status is RunStatus.SUCCEEDED
     assert (record.traceback or "").endswith("ValueError: attempt 2\n")
 
@@ -147,17 +148,17 @@ async def test_a_stored_traceback_holds_no_secret(
     async def fail(ctx: RunContext, pin: SecretStr) -> None:
         raise ValueError(f"{pin.get_secret_value()} was refused, api_key=sesame-1, url=fine")
 
-    record = await failed_run(hw, "fail", pin="4711-0815")
+    record = await run_to_end(hw, "fail", pin="4711-0815")
     last = (record.traceback or "").splitlines()[-1]
     assert last == "ValueError: (secret) was refused, api_key=(secret), url=fine"
     assert "4711-0815" not in (record.traceback or "")
     assert "(secret) was refused" in (record.error or "")
-    async with looked_at(url) as store:
-        told = await events(store)
-    logged = [json.dumps(vars(one), default=repr) for one in caplog.records]
-    assert any("was refused" in event.payload for event in told)
-    assert any("in fail" in one for one in logged)  # The traceback.
-    for text in (record.error or "", *(event.payload for event in told), *logged, caplog.text):
+    async with open_bare_store(url) as store:
+        stored = await read_events(store)
+    logged = [json.dumps(vars(line), default=repr) for line in caplog.records]
+    assert any("was refused" in event.payload for event in stored)
+    assert any("in fail" in line for line in logged)  # The traceback.
+    for text in (record.error or "", *(event.payload for event in stored), *logged, caplog.text):
         assert "4711-0815" not in text
 
 
@@ -167,7 +168,7 @@ async def test_a_stored_traceback_holds_no_secret(
     [(object(), "invalid_result"), ("x" * 2_000_000, "too_large")],
     ids=["invalid_result", "too_large"],
 )
-async def test_a_result_that_is_refused_is_logged_once(
+async def test_a_refused_result_is_logged_once(
     url: str, caplog: pytest.LogCaptureFixture, result: object, code: str
 ) -> None:
     hw = Headway(url)
@@ -176,13 +177,13 @@ async def test_a_result_that_is_refused_is_logged_once(
     async def work(ctx: RunContext) -> object:
         return result
 
-    record = await failed_run(hw, "work")
+    record = await run_to_end(hw, "work")
     assert code in (record.error or "")
     assert_logged_once(caplog, record, code)
 
 
 @pytest.mark.proves("R7.11")
-async def test_parameters_that_are_refused_at_the_start_are_logged_once(
+async def test_parameters_refused_at_the_start_are_logged_once(
     url: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with Headway(url).without_engine() as other:
@@ -199,16 +200,14 @@ async def test_parameters_that_are_refused_at_the_start_are_logged_once(
 
 
 @pytest.mark.proves("R7.11")
-async def test_a_run_that_is_timed_out_is_logged_once(
-    url: str, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_a_timed_out_run_is_logged_once(url: str, caplog: pytest.LogCaptureFixture) -> None:
     hw = Headway(url)
 
     @hw.job(timeout_s=0.01)
     async def work(ctx: RunContext) -> None:
         await asyncio.sleep(600)
 
-    record = await failed_run(hw, "work")
+    record = await run_to_end(hw, "work")
     assert record.run.status is RunStatus.TIMED_OUT
     assert_logged_once(caplog, record, "execution_timeout")
 
@@ -217,14 +216,14 @@ async def test_a_run_that_is_timed_out_is_logged_once(
 @pytest.mark.parametrize(
     ("recovery", "code"), [(Recovery.FAIL, "executor_lost"), (Recovery.RESUME, "poison")]
 )
-async def test_a_run_whose_executor_died_for_good_is_logged_once(
+async def test_a_run_that_fails_because_its_executor_died_is_logged_once(
     url: str, caplog: pytest.LogCaptureFixture, recovery: Recovery, code: str
 ) -> None:
-    async with looked_at(url) as store:
-        one = await running(store, recovery=recovery)
+    async with open_bare_store(url) as store:
+        claimed = await start_run(store, recovery=recovery)
         for _ in range(2 if recovery is Recovery.RESUME else 0):
-            await orphaned(store, one.run_id)
-            await claimed_one(store, await instance(store))
+            await orphan_run(store, claimed.run_id)
+            await claim_run(store, await register_instance(store))
         for holder in await store.runs.instances():
             await store.apply(DeclareDead(holder.id, is_proven=True))
         await sweep(store, store.runs, build_life_lock([url], store))
@@ -237,7 +236,7 @@ async def takes_anything(ctx: RunContext, size: str) -> None: ...
 
 
 def assert_logged_once(caplog: pytest.LogCaptureFixture, record: RunRecord, code: str) -> None:
-    (line,) = [one for one in caplog.records if one.levelno >= logging.ERROR]
+    (line,) = [line for line in caplog.records if line.levelno >= logging.ERROR]
     text = line.getMessage()
     assert f"run_id={record.run.id} " in text
     assert (f"key={record.run.key} " in text, f"job={record.run.job} " in text) == (True, True)
@@ -259,16 +258,16 @@ def test_a_long_traceback_keeps_its_end() -> None:
     assert text.endswith("y\n")
 
 
-def test_a_traceback_whose_error_cannot_be_shown_is_text_all_the_same() -> None:
-    class Rude(Exception):
+def test_the_traceback_of_an_unprintable_error_is_still_text() -> None:
+    class UnprintableError(Exception):
         def __str__(self) -> str:
             raise ValueError
 
-    assert "Rude" in format_traceback(Rude("\0\ud800"))
+    assert "UnprintableError" in format_traceback(UnprintableError("\0\ud800"))
     assert "\0" not in format_traceback(ValueError("a\0b\ud800"))
 
 
-def test_a_coroutine_that_is_closed_from_outside_raises_nothing_of_its_own() -> None:
+def test_closing_a_coroutine_from_outside_is_not_an_error_of_its_function() -> None:
     seen: list[bool] = []
 
     async def work() -> None:
@@ -293,15 +292,15 @@ def interrupt_by_signal() -> None:
     signal.raise_signal(signal.SIGINT)
 
 
-def interrupt_by_hand() -> None:
+def raise_interrupt() -> None:
     raise KeyboardInterrupt
 
 
 @pytest.mark.parametrize("handler", ["default", "python"])
 @pytest.mark.parametrize(
-    ("interrupt", "expected"), [(interrupt_by_signal, False), (interrupt_by_hand, True)]
+    ("interrupt", "expected"), [(interrupt_by_signal, False), (raise_interrupt, True)]
 )
-def test_a_real_interrupt_is_distinguished_from_one_that_a_job_raises(
+def test_an_interrupt_by_signal_differs_from_one_that_a_job_raises(
     interrupt: Callable[[], None], expected: bool, handler: str
 ) -> None:
     def handle(number: int, frame: object) -> None:
@@ -340,10 +339,10 @@ asyncio.run(main())
 
 @pytest.mark.backend("sqlite-file")
 @pytest.mark.proves("I17")
-async def test_a_second_interrupt_ends_a_program_whose_job_blocks_and_the_run_does_not_fail(
+async def test_a_second_interrupt_ends_a_blocked_program_without_failing_the_run(
     url: str,
 ) -> None:
-    def interrupted() -> int:
+    def interrupt_until_exit() -> int:
         with subprocess.Popen(
             [sys.executable, "-c", PROGRAM, url],
             cwd=ROOT,
@@ -362,7 +361,7 @@ async def test_a_second_interrupt_ends_a_program_whose_job_blocks_and_the_run_do
                     process.send_signal(signal.SIGINT)
             return process.wait(TIMEOUT_S)
 
-    assert await asyncio.to_thread(interrupted) != 0
-    async with looked_at(url) as store:
+    assert await asyncio.to_thread(interrupt_until_exit) != 0
+    async with open_bare_store(url) as store:
         (record,) = await records(store)
     assert (record.run.status, record.error) == (RunStatus.RUNNING, None)

@@ -1,4 +1,4 @@
-"""A job that forks, or takes its whole process with it: the run has a defined end, others go on."""
+"""A job that forks or kills its process: its run has a defined end, and others continue."""
 
 import asyncio
 import json
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.backend("sqlite")
 ROOT: Final = Path(__file__).parents[2]
 
 
-def ran(url: str, how: str) -> "subprocess.CompletedProcess[str]":
+def run_program(url: str, how: str) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(
         [sys.executable, "-m", "tests.engine.fatal_program", url, how],
         cwd=ROOT,
@@ -33,7 +33,7 @@ def ran(url: str, how: str) -> "subprocess.CompletedProcess[str]":
     )
 
 
-def headway_that_works(url: str) -> Headway:
+def headway_with_working_job(url: str) -> Headway:
     hw = Headway(url)
 
     @hw.job()
@@ -44,29 +44,29 @@ def headway_that_works(url: str) -> Headway:
 
 
 @pytest.mark.proves("I17")
-async def test_a_job_that_kills_its_own_process_three_times_is_poison_and_others_go_on(
+async def test_a_job_that_kills_its_process_three_times_fails_as_poison(
     url: str,
 ) -> None:
-    async with headway_that_works(url) as hw:
+    async with headway_with_working_job(url) as hw:
         for number in range(1, 4):
-            ended = await asyncio.to_thread(ran, url, "kills")
+            ended = await asyncio.to_thread(run_program, url, "kills")
             assert ended.returncode == -signal.SIGKILL
             assert await (await hw.start("works", key="bob")).result(20) == "done"
             run_id = (await records_of(hw))[0].run.id
             while (await hw.run(run_id).record()).run.instance_id is not None:  # noqa: ASYNC110
                 await asyncio.sleep(0.02)
             assert (await hw.run(run_id).record()).run.generation == number
-        (record,) = [one for one in await records_of(hw) if one.run.key == "ann"]
+        (record,) = [record for record in await records_of(hw) if record.run.key == "ann"]
     assert record.run.status is RunStatus.FAILED
     assert json.loads(record.error or "")["code"] == "poison"
 
 
 @pytest.mark.proves("I8")
-async def test_a_child_that_outlives_a_killed_process_does_not_pass_for_it(url: str) -> None:
-    """It has inherited all that was open, and its parent is killed in the midst of a write."""
-    run_id, child = await asyncio.to_thread(ran_and_left, url)
+async def test_a_child_that_survives_a_killed_process_does_not_count_as_alive(url: str) -> None:
+    """The child inherited all open files, and its parent is killed during a write."""
+    run_id, child = await asyncio.to_thread(run_until_killed, url)
     try:
-        async with asyncio.timeout(TIMEOUT_S), headway_that_works(url) as hw:
+        async with asyncio.timeout(TIMEOUT_S), headway_with_working_job(url) as hw:
             assert await (await hw.start("works", key="bob")).result() == "done"
             while (await hw.run(run_id).record()).run.instance_id is not None:  # noqa: ASYNC110
                 await asyncio.sleep(0.02)
@@ -76,22 +76,22 @@ async def test_a_child_that_outlives_a_killed_process_does_not_pass_for_it(url: 
     assert (record.run.status, record.run.death_count) == (RunStatus.RUNNING, 1)
 
 
-def ran_and_left(url: str) -> tuple[RunId, int]:
-    """The run whose process is dead, and the child of that process, which lives."""
-    program = [sys.executable, "-m", "tests.engine.fatal_program", url, "child lives"]
+def run_until_killed(url: str) -> tuple[RunId, int]:
+    """Return the run of a killed process, and the pid of its surviving child."""
+    program = [sys.executable, "-m", "tests.engine.fatal_program", url, "child survives"]
     with subprocess.Popen(
         program, cwd=ROOT, env=environment(), stdout=subprocess.PIPE, text=True
     ) as process:
         assert process.stdout is not None
-        said = [process.stdout.readline().strip() for _ in range(2)]
+        lines = [process.stdout.readline().strip() for _ in range(2)]
         assert process.wait(TIMEOUT_S) == -signal.SIGKILL
-    (child,) = (int(word) for word in said if word.isdecimal())
-    (run_id,) = (RunId(word) for word in said if not word.isdecimal())
+    (child,) = (int(line) for line in lines if line.isdecimal())
+    (run_id,) = (RunId(line) for line in lines if not line.isdecimal())
     return run_id, child
 
 
 @pytest.mark.proves("I8")
-async def test_a_job_whose_forked_child_dies_goes_on_and_so_do_others(url: str) -> None:
-    ended = await asyncio.to_thread(ran, url, "child dies")
+async def test_a_job_whose_forked_child_exits_continues(url: str) -> None:
+    ended = await asyncio.to_thread(run_program, url, "child exits")
     assert ended.returncode == 0
     assert ended.stdout.splitlines()[-2:] == ["the child ended with 1", "done"]

@@ -1,4 +1,4 @@
-"""Files of runs: whole or not there, in the folder of their key, and on the ledger (R1.8, S7)."""
+"""Files of runs: complete or absent, in the folder of their key, and in the ledger (R1.8, S7)."""
 
 import asyncio
 import os
@@ -14,13 +14,13 @@ from headway.core.command.admin.instance import DeclareDead, ReleaseOrphan
 from headway.core.errors import RunNotActive
 from headway.core.run.status import RunStatus
 from headway.services.blocking_calls import run_in_thread
-from tests.engine.folders import contents, files_below, ledger, modes, parts, until
+from tests.engine.folders import contents, files_below, ledger, modes, parts, wait_until
 
 pytestmark = pytest.mark.backend("sqlite")
 
 
 @pytest.mark.proves("R1.8")
-async def test_a_file_is_a_part_until_it_is_whole(url: str, tmp_path: Path) -> None:
+async def test_a_file_is_a_part_until_it_is_complete(url: str, tmp_path: Path) -> None:
     hw = Headway(url)
     seen: list[Any] = []
 
@@ -46,7 +46,7 @@ async def test_a_file_is_a_part_until_it_is_whole(url: str, tmp_path: Path) -> N
 
 
 @pytest.mark.proves("R1.8")
-async def test_a_block_that_fails_leaves_what_was_there_before(url: str, tmp_path: Path) -> None:
+async def test_a_block_that_fails_leaves_the_previous_file(url: str, tmp_path: Path) -> None:
     hw = Headway(url)
 
     @hw.job()
@@ -66,7 +66,7 @@ async def test_a_block_that_fails_leaves_what_was_there_before(url: str, tmp_pat
 
 
 @pytest.mark.proves("R1.8")
-async def test_what_is_large_or_empty_is_written_whole(url: str, tmp_path: Path) -> None:
+async def test_large_and_empty_files_are_written_completely(url: str, tmp_path: Path) -> None:
     hw = Headway(url)
 
     @hw.job()
@@ -84,7 +84,7 @@ async def test_what_is_large_or_empty_is_written_whole(url: str, tmp_path: Path)
 
 
 @pytest.mark.proves("R1.8")
-async def test_a_plain_function_writes_files_too(url: str, tmp_path: Path) -> None:
+async def test_a_plain_function_writes_files(url: str, tmp_path: Path) -> None:
     hw = Headway(url)
 
     @hw.job()
@@ -128,7 +128,7 @@ async def test_a_plain_function_that_is_cancelled_leaves_no_part(url: str, tmp_p
 
 
 @pytest.mark.proves("S10")
-async def test_folders_and_files_are_for_their_owner_alone(url: str, tmp_path: Path) -> None:
+async def test_only_the_owner_can_access_folders_and_files(url: str, tmp_path: Path) -> None:
     hw = Headway(url)
 
     @hw.job()
@@ -148,7 +148,7 @@ async def test_folders_and_files_are_for_their_owner_alone(url: str, tmp_path: P
 
 @pytest.mark.proves("S7")
 @pytest.mark.parametrize("path", ["/etc/x", "../x", "a/../../x", "x\0", "x.part", "nul", "x" * 256])
-async def test_a_name_that_leads_out_is_refused_and_nothing_is_made(
+async def test_an_invalid_file_path_is_refused_and_nothing_is_created(
     url: str, tmp_path: Path, path: str
 ) -> None:
     hw = Headway(url)
@@ -168,7 +168,7 @@ async def test_a_name_that_leads_out_is_refused_and_nothing_is_made(
 
 @pytest.mark.proves("S7")
 @pytest.mark.parametrize("path", ["link/x", "link", "a/link/x", "file/x", "folder"])
-async def test_a_link_or_a_folder_in_the_way_is_refused_or_replaced(
+async def test_a_link_is_replaced_and_a_path_through_one_is_refused(
     url: str, tmp_path: Path, path: str
 ) -> None:
     hw, outside = Headway(url), tmp_path / "outside"
@@ -189,7 +189,7 @@ async def test_a_link_or_a_folder_in_the_way_is_refused_or_replaced(
 
     async with hw:
         run = await hw.start("work", key="ann")
-        if path == "link":  # The link itself is replaced, and where it leads to is not.
+        if path == "link":  # The link itself is replaced; its target is not.
             assert await run.result()
             assert (folder / "link").read_text() == "inside"
         else:
@@ -200,29 +200,32 @@ async def test_a_link_or_a_folder_in_the_way_is_refused_or_replaced(
 
 
 @pytest.mark.proves("S7")
-async def test_keys_of_any_kind_have_folders_of_their_own(url: str, tmp_path: Path) -> None:
+async def test_every_key_has_its_own_folder(url: str, tmp_path: Path) -> None:
     hw = Headway(url)
     keys = ["ann", "Ann", "..", "a/b", "../../x", "ключ 🔑", "k" * 255]
 
     @hw.job()
     async def work(ctx: RunContext) -> None:
-        async with ctx.file("who.txt") as file:
+        async with ctx.file("key.txt") as file:
             await file.write(ctx.key.encode())
 
     async with hw:
         for key in keys:
             await (await hw.start("work", key=key)).result()
-    found = files_below(tmp_path / "data" / "keys")
-    assert sorted(found.values()) == sorted(keys)
-    assert {path.count("/") for path in found} == {1}
+    files = files_below(tmp_path / "data" / "keys")
+    assert sorted(files.values()) == sorted(keys)
+    assert {path.count("/") for path in files} == {1}
 
 
 @pytest.mark.proves("S10")
-async def test_files_are_kept_where_the_setting_says(
+async def test_files_are_stored_in_the_configured_directory(
     url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HEADWAY_DATA", str(tmp_path / "set"))
-    for hw, folder in ((Headway(url), "set"), (Headway(url, data=tmp_path / "said"), "said")):
+    for hw, folder in (
+        (Headway(url), "set"),
+        (Headway(url, data=tmp_path / "argument"), "argument"),
+    ):
 
         @hw.job()
         async def work(ctx: RunContext) -> None:
@@ -235,7 +238,7 @@ async def test_files_are_kept_where_the_setting_says(
 
 
 @pytest.mark.proves("R1.8")
-async def test_what_is_written_must_be_bytes(url: str) -> None:
+async def test_writing_text_to_a_file_is_refused(url: str) -> None:
     hw = Headway(url)
 
     @hw.job()
@@ -249,8 +252,10 @@ async def test_what_is_written_must_be_bytes(url: str) -> None:
 
 
 @pytest.mark.proves("I2")
-async def test_what_a_void_claim_has_written_never_gets_its_name(url: str, tmp_path: Path) -> None:
-    """A process that was declared dead and goes on: its file is refused, the newer one stays."""
+async def test_a_file_written_under_a_stale_claim_is_not_published(
+    url: str, tmp_path: Path
+) -> None:
+    """A process that was declared dead continues: its file is refused, the newer one stays."""
     hw, other = Headway(url), Headway(url)
     written, release, refused = asyncio.Event(), asyncio.Event(), asyncio.Event()
 
@@ -263,7 +268,7 @@ async def test_what_a_void_claim_has_written_never_gets_its_name(url: str, tmp_p
                 while not release.is_set():
                     try:
                         await release.wait()
-                    except asyncio.CancelledError:  # It does not listen.
+                    except asyncio.CancelledError:  # It ignores the cancel.
                         continue
         except RunNotActive:
             refused.set()
@@ -279,7 +284,7 @@ async def test_what_a_void_claim_has_written_never_gets_its_name(url: str, tmp_p
         await written.wait()
         (holder,) = await hw.store.runs.instances()
         await hw.store.apply(DeclareDead(holder.id, is_proven=True))
-        hw._jobs.clear()  # So that it is the other's to go on with.
+        hw._jobs.clear()  # So that the other instance resumes the run.
         assert await hw.store.apply(ReleaseOrphan(run.id, holder.id))
         async with other:
             await other.run(run.id).result()
@@ -287,26 +292,26 @@ async def test_what_a_void_claim_has_written_never_gets_its_name(url: str, tmp_p
             await refused.wait()
             assert await ledger(other.store, tmp_path) == {"1.txt": run.id}
     assert contents(tmp_path) == {"1.txt": "new"}
-    async with other:  # Whoever sweeps next finds nothing left.
-        await until(lambda: not parts(tmp_path))
+    async with other:  # The next sweep leaves no part.
+        await wait_until(lambda: not parts(tmp_path))
 
 
 @pytest.mark.proves("I2")
-async def test_a_void_claim_leaves_the_parts_of_its_successor_alone(
+async def test_a_stale_claim_does_not_remove_the_parts_of_its_successor(
     url: str, tmp_path: Path
 ) -> None:
     hw, other = Headway(url), Headway(url)
     begun, release = asyncio.Event(), asyncio.Event()
     is_written, may_finish = asyncio.Event(), asyncio.Event()
-    looked: list[bool] = []
+    has_file_results: list[bool] = []
 
     @hw.job()
     async def work(ctx: RunContext) -> None:
         begun.set()
         while not release.is_set():
-            with suppress(asyncio.CancelledError):  # It does not listen.
+            with suppress(asyncio.CancelledError):  # It ignores the cancel.
                 await release.wait()
-        looked.append(await ctx.has_file("1.txt"))  # Its first word about files, and a late one.
+        has_file_results.append(await ctx.has_file("1.txt"))  # Its first file call, and a late one.
         may_finish.set()
 
     @other.job(name="work")
@@ -329,25 +334,25 @@ async def test_a_void_claim_leaves_the_parts_of_its_successor_alone(
             await is_written.wait()
             release.set()
             await other.run(run.id).result()
-    assert (looked, contents(tmp_path)) == ([False], {"1.txt": "new"})
+    assert (has_file_results, contents(tmp_path)) == ([False], {"1.txt": "new"})
 
 
 @pytest.mark.proves("R1.8")
-async def test_work_in_a_thread_is_over_when_its_caller_is_cancelled() -> None:
-    """Or it would go on with files after the lock on them was given back."""
+async def test_a_cancelled_caller_waits_for_its_thread_to_end() -> None:
+    """Otherwise the thread would change files after their lock was released."""
     begun, release = threading.Event(), threading.Event()
-    over: list[str] = []
+    ended: list[str] = []
 
     def work() -> None:
         begun.set()
         release.wait()
-        over.append("thread")
+        ended.append("thread")
 
     async def call() -> None:
         try:
             await run_in_thread(work)
         finally:
-            over.append("caller")
+            ended.append("caller")
 
     task = asyncio.create_task(call())
     await asyncio.to_thread(begun.wait)
@@ -356,13 +361,13 @@ async def test_work_in_a_thread_is_over_when_its_caller_is_cancelled() -> None:
     release.set()
     with pytest.raises(asyncio.CancelledError):
         await task
-    assert over == ["thread", "caller"]
+    assert ended == ["thread", "caller"]
 
 
 @pytest.mark.proves("R1.8")
-async def test_a_task_that_outlives_its_job_finishes_nothing(url: str, tmp_path: Path) -> None:
+async def test_a_task_that_outlives_its_job_publishes_no_file(url: str, tmp_path: Path) -> None:
     hw, begun, release = Headway(url), asyncio.Event(), asyncio.Event()
-    left: list[asyncio.Task[None]] = []
+    tasks: list[asyncio.Task[None]] = []
 
     async def write(ctx: RunContext) -> None:
         async with ctx.file("1.txt") as file:
@@ -372,13 +377,13 @@ async def test_a_task_that_outlives_its_job_finishes_nothing(url: str, tmp_path:
 
     @hw.job()
     async def work(ctx: RunContext) -> None:
-        left.append(asyncio.create_task(write(ctx)))
+        tasks.append(asyncio.create_task(write(ctx)))
         await begun.wait()
 
     async with hw:
         await (await hw.start("work", key="ann")).result()
         release.set()
         with pytest.raises(RunNotActive):
-            await left[0]
+            await tasks[0]
         assert await ledger(hw.store, tmp_path) == {}
     assert (contents(tmp_path), parts(tmp_path)) == ({}, [])

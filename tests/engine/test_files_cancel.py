@@ -1,4 +1,4 @@
-"""Cancel with files: kept, and Continue skips them; deleted, and it fetches them again (R1.8)."""
+"""Cancel and files: Continue skips the kept files and fetches the deleted ones again (R1.8)."""
 
 import asyncio
 import fcntl
@@ -23,13 +23,13 @@ from headway.core.run.status import RunStatus
 from headway.services.context import execution
 from headway.services.context import output_files as output
 from headway.services.engine import engine
-from tests.engine.folders import contents, ledger, parts, until
+from tests.engine.folders import contents, ledger, parts, wait_until
 
 pytestmark = pytest.mark.backend("sqlite")
 
 
 class Mirror:
-    """A job that fetches pages in order, skips what is there, and may stay in the last one."""
+    """A job that fetches the missing pages in order, and blocks in the last one if `stays`."""
 
     def __init__(self, hw: Headway) -> None:
         self.fetched: list[str] = []
@@ -53,7 +53,7 @@ class Mirror:
 
 
 @pytest.mark.proves("R1.8")
-async def test_keep_removes_the_part_and_continue_skips_what_is_there(
+async def test_keep_removes_only_the_part_and_continue_skips_finished_files(
     url: str, tmp_path: Path
 ) -> None:
     hw = Headway(url)
@@ -64,7 +64,7 @@ async def test_keep_removes_the_part_and_continue_skips_what_is_there(
         assert len(parts(tmp_path)) == 2
         assert await run.cancel() is CancelResult.REQUESTED
         assert (await run.wait_for_end()).run.status is RunStatus.CANCELED
-        await until(lambda: not parts(tmp_path))
+        await wait_until(lambda: not parts(tmp_path))
         assert list(contents(tmp_path)) == ["pages/1.txt", "pages/2.txt"]
         successor = await hw.continue_("mirror", key="ann")
         await successor.result()
@@ -77,9 +77,7 @@ async def test_keep_removes_the_part_and_continue_skips_what_is_there(
 
 
 @pytest.mark.proves("R1.12")
-async def test_delete_removes_the_files_of_this_run_only_and_continue_fetches_them_again(
-    url: str, tmp_path: Path
-) -> None:
+async def test_delete_removes_only_the_files_of_this_run(url: str, tmp_path: Path) -> None:
     hw = Headway(url)
     mirror = Mirror(hw)
     async with hw:
@@ -92,7 +90,7 @@ async def test_delete_removes_the_files_of_this_run_only_and_continue_fetches_th
         assert list(contents(tmp_path)) == ["pages/1.txt", "pages/2.txt"]
         await second.cancel(files="delete")
         assert (await second.wait_for_end()).run.status is RunStatus.CANCELED
-        # When the run is canceled, they are gone already.
+        # The files are deleted before the run is canceled.
         assert contents(tmp_path) == {"pages/1.txt": f"1 of {first.id}"}
         assert await ledger(hw.store, tmp_path) == {"pages/1.txt": first.id}
         mirror.fetched.clear()
@@ -102,7 +100,7 @@ async def test_delete_removes_the_files_of_this_run_only_and_continue_fetches_th
 
 
 @pytest.mark.proves("R1.8", "R1.12")
-async def test_a_run_whose_job_ends_before_the_cancel_reaches_it_keeps_its_files(
+async def test_a_run_that_ends_before_the_cancel_reaches_it_keeps_its_files(
     url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     hw, apply = Headway(url), SqlStore.apply
@@ -122,15 +120,15 @@ async def test_a_run_whose_job_ends_before_the_cancel_reaches_it_keeps_its_files
         monkeypatch.setattr(SqlStore, "apply", cancel_at_the_end)
         run = await hw.start("work", key="ann")
         assert (await run.wait_for_end()).run.status is RunStatus.SUCCEEDED
-        await until(lambda: not parts(tmp_path))
+        await wait_until(lambda: not parts(tmp_path))
     assert contents(tmp_path) == {"1.txt": "whole"}
 
 
 @pytest.mark.proves("R1.12")
-async def test_a_cancel_that_is_forced_deletes_when_the_runner_has_stopped(
+async def test_a_forced_cancel_deletes_files_after_the_job_has_stopped(
     url: str, tmp_path: Path
 ) -> None:
-    """Nothing is taken from under a runner that does not stop; nor does it make anything more."""
+    """Files are not deleted while the job still runs, and the job can create no more."""
     hw, made, release = Headway(url), asyncio.Event(), threading.Event()
     loop = asyncio.get_running_loop()
 
@@ -143,7 +141,7 @@ async def test_a_cancel_that_is_forced_deletes_when_the_runner_has_stopped(
         with ctx.file("2.txt") as file:
             file.write(b"late")
 
-    async with hw, Headway(url) as other:  # Which sweeps too.
+    async with hw, Headway(url) as other:  # The other one sweeps too.
         run = await hw.start("work", key="ann")
         await made.wait()
         await run.cancel(files="delete", grace_s=0)
@@ -152,13 +150,15 @@ async def test_a_cancel_that_is_forced_deletes_when_the_runner_has_stopped(
             await headway._output.sweep()
         assert contents(tmp_path) == {"1.txt": "whole"}
         release.set()
-        await until(lambda: not parts(tmp_path))
+        await wait_until(lambda: not parts(tmp_path))
         assert await ledger(hw.store, tmp_path) == {}
     assert contents(tmp_path) == {}
 
 
 @pytest.mark.proves("R1.12")
-async def test_a_run_that_nobody_holds_is_deleted_by_the_sweep(url: str, tmp_path: Path) -> None:
+async def test_the_sweep_deletes_the_files_of_a_canceled_run_that_no_instance_holds(
+    url: str, tmp_path: Path
+) -> None:
     hw = Headway(url)
 
     @hw.job(retries=1, backoff=Backoff(base_s=1e6, cap_s=1e6))
@@ -174,16 +174,16 @@ async def test_a_run_that_nobody_holds_is_deleted_by_the_sweep(url: str, tmp_pat
                 break
         assert list(contents(tmp_path)) == ["1.txt"]
         assert await run.cancel(files="delete") is CancelResult.CANCELED
-        await until(lambda: not parts(tmp_path))
+        await wait_until(lambda: not parts(tmp_path))
         assert await ledger(hw.store, tmp_path) == {}
     assert contents(tmp_path) == {}
 
 
 @pytest.mark.proves("R1.12")
-async def test_folders_that_stay_do_not_hide_others_from_the_sweep(
+async def test_folders_that_cannot_be_removed_do_not_block_the_sweep(
     url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As of runs that are parked, or of another database: four of them, looked at by twos."""
+    """Four such folders (of parked runs, or of another database) are swept two at a time."""
     monkeypatch.setattr(engine, "FILES_SWEEP_S", 1e6)
     monkeypatch.setattr(output, "BATCH_SIZE", 2)
     for name in ("0001", "0002", "0003", "0004"):
@@ -197,7 +197,7 @@ async def test_folders_that_stay_do_not_hide_others_from_the_sweep(
         raise ConnectionError
 
     async with hw:
-        for key in ("ann", "bob"):  # When it came to the end, it begins again.
+        for key in ("ann", "bob"):  # After the last folder, the sweep starts again at the first.
             run = await hw.start("work", key=key)
             async for event in run.events():
                 if event.type == EventType.RETRIED:
@@ -211,8 +211,8 @@ async def test_folders_that_stay_do_not_hide_others_from_the_sweep(
 
 
 @pytest.mark.proves("R1.12")
-async def test_two_never_remove_files_of_a_key_at_once(url: str, tmp_path: Path) -> None:
-    """Or the slower one would remove what a new run has made in the meantime."""
+async def test_two_processes_never_remove_files_of_a_key_at_once(url: str, tmp_path: Path) -> None:
+    """Otherwise the slower one could remove files that a new run has created."""
     hw = Headway(url)
     mirror = Mirror(hw)
     async with hw:
@@ -246,36 +246,36 @@ async def test_canceling_a_queued_run_touches_no_file(url: str, tmp_path: Path) 
 async def test_a_runner_on_another_data_directory_deletes_nothing_here(
     url: str, tmp_path: Path
 ) -> None:
-    """As on another host: what is here is deleted by an instance that has the folder."""
+    """As on another host: only an instance with access to the folder deletes the files."""
     hw = Headway(url)
     mirror = Mirror(hw)
     elsewhere = Headway(url, data=tmp_path / "elsewhere")
     async with hw:
         run = await hw.start("mirror", key="ann", params={"stays": True})
         await mirror.is_in_last.wait()
-    assert len(contents(tmp_path)) == 2  # Given up when it left; nobody holds it.
+    assert len(contents(tmp_path)) == 2  # The run was released at the stop; no instance holds it.
     async with elsewhere:
         await elsewhere.run(run.id).cancel(files="delete")
         await elsewhere._output.sweep()
     assert len(contents(tmp_path)) == 2
     async with Headway(url):
-        await until(lambda: not parts(tmp_path))
+        await wait_until(lambda: not parts(tmp_path))
     assert contents(tmp_path) == {}
 
 
 @contextmanager
-def held_gate(url: str) -> Iterator[None]:
-    """As by another process that writes for long."""
+def hold_write_lock(url: str) -> Iterator[None]:
+    """Hold the write lock, as another process does during a long write."""
     with Path(f"{url.removeprefix('sqlite:///')}.lock").open("r+b") as gate:
         fcntl.flock(gate, fcntl.LOCK_EX)
         yield
 
 
 @pytest.mark.proves("R1.8", "R1.12")
-async def test_a_denied_job_that_returns_is_canceled_however_slowly_that_is_stored(
+async def test_a_denied_job_that_returns_ends_canceled_after_a_slow_write(
     url: str, tmp_path: Path
 ) -> None:
-    """It is cancelled if it goes on for too long, and not while its end is on the way."""
+    """The grace period applies to the job, not to the write that stores its end."""
     hw, denied, go = Headway(url), asyncio.Event(), asyncio.Event()
 
     @hw.job()
@@ -293,9 +293,9 @@ async def test_a_denied_job_that_returns_is_canceled_however_slowly_that_is_stor
             await asyncio.sleep(0.01)
         await run.cancel(files="delete")
         await denied.wait()
-        with held_gate(url):
+        with hold_write_lock(url):
             go.set()
             await asyncio.sleep(1.5 * execution.DENIED_GRACE_S)
         ended = await run.wait_for_end()
         assert (ended.run.status, ended.result) == (RunStatus.CANCELED, None)
-        await until(lambda: contents(tmp_path) == {})
+        await wait_until(lambda: contents(tmp_path) == {})

@@ -1,4 +1,4 @@
-"""A process that works with files is killed: nothing is lost, half or left (R1.8, R1.12)."""
+"""A process that writes files is killed: no file is lost, partial or left over (R1.8, R1.12)."""
 
 import asyncio
 import signal
@@ -16,14 +16,14 @@ from headway.core.ids import RunId
 from headway.core.run.status import RunStatus
 from tests.cli.command import environment
 from tests.engine.files_worker import PATHS, headway_with_mirror
-from tests.engine.folders import archives, contents, ledger, parts, until
+from tests.engine.folders import archives, contents, ledger, parts, wait_until
 
 pytestmark = pytest.mark.backend("sqlite")
 ROOT: Final = Path(__file__).parents[2]
 
 
-async def killed_at(url: str, point: str, *, existing: str = "") -> RunId:
-    """Let another process work until it is killed there; the run that it has left."""
+async def run_until_killed(url: str, point: str, *, existing: str = "") -> RunId:
+    """Run another process until it kills itself at that point. Return its run."""
     worker = await asyncio.create_subprocess_exec(
         sys.executable,
         *("-m", "tests.engine.files_worker", url, point),
@@ -36,7 +36,7 @@ async def killed_at(url: str, point: str, *, existing: str = "") -> RunId:
     return RunId(out.decode().strip())
 
 
-def made_by(run_id: str) -> dict[str, str]:
+def files_of_run(run_id: str) -> dict[str, str]:
     return {path: f"{path} by {run_id}" for path in PATHS}
 
 
@@ -49,78 +49,78 @@ def made_by(run_id: str) -> dict[str, str]:
         ("renamed", [PATHS[0]], list(PATHS[1:])),
     ],
 )
-async def test_killed_while_a_file_is_made_the_next_execution_finds_it_whole_or_not_there(
+async def test_after_a_kill_the_next_execution_finds_a_file_complete_or_absent(
     url: str, tmp_path: Path, point: str, whole: list[str], made: list[str]
 ) -> None:
-    run_id = await killed_at(url, point)
+    run_id = await run_until_killed(url, point)
     assert list(contents(tmp_path)) == whole
     assert len(parts(tmp_path)) == 1 + (point != "renamed")
     async with headway_with_mirror(url) as hw:
-        # What the ledger knew of when the process was killed is not made again.
+        # Files that were in the ledger at the kill are not written again.
         assert await hw.run(run_id).result() == made
         assert await ledger(hw.store, tmp_path) == dict.fromkeys(PATHS, run_id)
-    assert contents(tmp_path) == made_by(run_id)
+    assert contents(tmp_path) == files_of_run(run_id)
     assert parts(tmp_path) == []
 
 
 @pytest.mark.proves("R1.12")
 @pytest.mark.parametrize("point", ["entered", "renamed", "waits"])
 @pytest.mark.parametrize("files", ["keep", "delete"])
-async def test_canceled_after_its_executor_was_killed_its_files_are_kept_or_deleted(
+async def test_files_of_a_killed_executor_are_kept_or_deleted_on_cancel(
     url: str, tmp_path: Path, point: str, files: str
 ) -> None:
-    """Nobody executes the run: the sweep does it, also for what was not yet renamed."""
-    run_id = await killed_at(url, point)
+    """No process executes the run, so the sweep does it, also for files not renamed yet."""
+    run_id = await run_until_killed(url, point)
     finished = list(PATHS) if point == "waits" else [PATHS[0]]
-    async with Headway(url) as hw:  # Without the job, so that nobody goes on with it.
+    async with Headway(url) as hw:  # Without the job, so that the run is not resumed.
         run = hw.run(run_id)
-        answer = await run.cancel(files=files)
-        assert answer in (CancelResult.CANCELED, CancelResult.REQUESTED)
+        result = await run.cancel(files=files)
+        assert result in (CancelResult.CANCELED, CancelResult.REQUESTED)
         assert (await run.wait_for_end()).run.status is RunStatus.CANCELED
-        await until(lambda: not parts(tmp_path))
-        left = dict.fromkeys(finished, run_id) if files == "keep" else {}
-        assert await ledger(hw.store, tmp_path) == left
-    assert list(contents(tmp_path)) == list(left)
+        await wait_until(lambda: not parts(tmp_path))
+        remaining = dict.fromkeys(finished, run_id) if files == "keep" else {}
+        assert await ledger(hw.store, tmp_path) == remaining
+    assert list(contents(tmp_path)) == list(remaining)
 
 
 @pytest.mark.proves("R1.12")
 @pytest.mark.parametrize("point", ["half removed", "removed"])
-async def test_killed_while_it_deletes_the_rest_is_deleted_by_whoever_comes_next(
+async def test_an_interrupted_delete_is_completed_by_the_next_process(
     url: str, tmp_path: Path, point: str
 ) -> None:
-    run_id = await killed_at(url, point)
+    run_id = await run_until_killed(url, point)
     assert len(contents(tmp_path)) == (2 if point == "half removed" else 0)
     async with Headway(url) as hw:
         assert (await hw.run(run_id).wait_for_end()).run.status is RunStatus.CANCELED
-        await until(lambda: not parts(tmp_path))
+        await wait_until(lambda: not parts(tmp_path))
         assert await ledger(hw.store, tmp_path) == {}
     assert contents(tmp_path) == {}
-    async with headway_with_mirror(url) as hw:  # After delete it is fetched again.
+    async with headway_with_mirror(url) as hw:  # Deleted files are fetched again.
         assert await (await hw.continue_("mirror", key="ann")).result() == list(PATHS)
 
 
 @pytest.mark.proves("R1.12")
-async def test_a_run_that_comes_before_the_sweep_deletes_what_was_to_be_deleted(
+async def test_a_run_that_starts_before_the_sweep_completes_the_delete(
     url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Or it would take for there what is about to go."""
+    """Otherwise it would skip files that are about to be deleted."""
     monkeypatch.setattr("headway.services.engine.engine.FILES_SWEEP_S", 1e6)
-    run_id = await killed_at(url, "half removed")
+    run_id = await run_until_killed(url, "half removed")
     async with headway_with_mirror(url) as hw:
         await hw.run(run_id).wait_for_end()
         successor = await hw.continue_("mirror", key="ann")
         assert await successor.result() == list(PATHS)
         assert await ledger(hw.store, tmp_path) == dict.fromkeys(PATHS, successor.id)
-    assert contents(tmp_path) == made_by(successor.id)
+    assert contents(tmp_path) == files_of_run(successor.id)
 
 
 @pytest.mark.proves("R1.8")
-async def test_a_run_that_comes_before_the_sweep_renames_what_was_to_be_renamed(
+async def test_a_run_that_starts_before_the_sweep_completes_the_rename(
     url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Or a later sweep would put it in place of what the new run has made."""
+    """Otherwise a later sweep would overwrite a file of the new run."""
     monkeypatch.setattr("headway.services.engine.engine.FILES_SWEEP_S", 1e6)
-    run_id = await killed_at(url, "entered")
+    run_id = await run_until_killed(url, "entered")
     async with Headway(url) as hw:
         await hw.run(run_id).cancel()
         await hw.run(run_id).wait_for_end()
@@ -133,33 +133,33 @@ async def test_a_run_that_comes_before_the_sweep_renames_what_was_to_be_renamed(
 
 @pytest.mark.proves("R1.12")
 @pytest.mark.parametrize("point", ["half packed", "packed", "half removed", "removed"])
-async def test_killed_while_it_archives_the_output_is_in_one_archive_whole(
+async def test_after_a_kill_during_archiving_there_is_one_complete_archive(
     url: str, tmp_path: Path, point: str
 ) -> None:
     async with headway_with_mirror(url) as hw:
         earlier = await hw.start("mirror", key="ann")
         await earlier.result()
-    run_id = await killed_at(url, point, existing="archive")
+    run_id = await run_until_killed(url, point, existing="archive")
     assert len(archives(tmp_path)) == (point != "half packed")
     async with headway_with_mirror(url) as hw:
         assert await hw.run(run_id).result() == list(PATHS)
         assert await ledger(hw.store, tmp_path) == dict.fromkeys(PATHS, run_id)
-    assert contents(tmp_path) == made_by(run_id)
+    assert contents(tmp_path) == files_of_run(run_id)
     (archive,) = archives(tmp_path)
     with ZipFile(archive) as packed:
-        found = {name: packed.read(name).decode() for name in packed.namelist()}
-    assert found == made_by(earlier.id)
+        archived = {name: packed.read(name).decode() for name in packed.namelist()}
+    assert archived == files_of_run(earlier.id)
     assert parts(tmp_path) == []
 
 
 @pytest.mark.proves("R1.12")
-async def test_output_is_not_archived_again_after_the_job_has_begun(
+async def test_output_is_not_archived_again_after_the_job_has_started(
     url: str, tmp_path: Path
 ) -> None:
     async with headway_with_mirror(url) as hw:
         await (await hw.start("mirror", key="ann")).result()
-    run_id = await killed_at(url, "waits", existing="archive")
+    run_id = await run_until_killed(url, "waits", existing="archive")
     async with headway_with_mirror(url) as hw:
-        assert await hw.run(run_id).result() == []  # All that the first execution made is there.
-    assert contents(tmp_path) == made_by(run_id)
+        assert await hw.run(run_id).result() == []  # All files of the first execution exist.
+    assert contents(tmp_path) == files_of_run(run_id)
     assert len(archives(tmp_path)) == 1

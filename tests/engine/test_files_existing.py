@@ -1,4 +1,4 @@
-"""Start on a key that has output asks first: replace, archive or delete it (R1.12)."""
+"""A start on a key with output requires a choice: replace, archive or delete (R1.12)."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -8,7 +8,7 @@ from zipfile import ZipFile
 import pytest
 
 from headway import Headway, InvalidInput, OnExistingOutput, OutputExists, RunContext, RunFailed
-from tests.engine.folders import archives, contents, files_below, ledger, parts, until
+from tests.engine.folders import archives, contents, files_below, ledger, parts, wait_until
 from tests.engine.scenes import records_of
 
 pytestmark = pytest.mark.backend("sqlite")
@@ -16,16 +16,16 @@ pytestmark = pytest.mark.backend("sqlite")
 
 @pytest.fixture
 async def hw(url: str) -> AsyncIterator[Headway]:
-    """Its job makes the files that it is told; `ann` has `old/1.txt` and `2.txt` of a first run."""
+    """Yield a Headway whose key `ann` has the output `old/1.txt` and `2.txt`."""
     hw = Headway(url)
 
     @hw.job()
     async def work(ctx: RunContext, paths: list[str], content: str = "new") -> list[bool]:
-        there = [await ctx.has_file("old/1.txt"), await ctx.has_file("2.txt")]
+        has_files = [await ctx.has_file("old/1.txt"), await ctx.has_file("2.txt")]
         for path in paths:
             async with ctx.file(path) as file:
                 await file.write(content.encode())
-        return there
+        return has_files
 
     @hw.job()
     async def talk(ctx: RunContext) -> None:
@@ -38,21 +38,23 @@ async def hw(url: str) -> AsyncIterator[Headway]:
 
 
 @pytest.mark.proves("R1.12")
-async def test_ask_is_the_default_and_writes_nothing(hw: Headway, tmp_path: Path) -> None:
+async def test_a_start_without_a_choice_is_refused_and_writes_nothing(
+    hw: Headway, tmp_path: Path
+) -> None:
     before = await records_of(hw)
-    with pytest.raises(OutputExists) as asked:
+    with pytest.raises(OutputExists) as refused:
         await hw.start("work", key="ann", params={"paths": []})
-    assert str(asked.value) == (
-        "key 'ann' has output already (2 files, such as '2.txt'); start it with "
+    assert str(refused.value) == (
+        "key 'ann' already has output (2 files, such as '2.txt'); start it with "
         "on_existing_output='replace', 'archive' or 'delete', or continue it"
     )
-    assert (asked.value.file_count, asked.value.example) == (2, "2.txt")
+    assert (refused.value.file_count, refused.value.example) == (2, "2.txt")
     assert await records_of(hw) == before
     assert contents(tmp_path) == {"2.txt": "old", "old/1.txt": "old"}
 
 
 @pytest.mark.proves("R1.12")
-async def test_replace_overwrites_by_name(hw: Headway, tmp_path: Path) -> None:
+async def test_replace_overwrites_files_of_the_same_name(hw: Headway, tmp_path: Path) -> None:
     run = await hw.start(
         "work", key="ann", params={"paths": ["2.txt"]}, on_existing_output="replace"
     )
@@ -62,8 +64,8 @@ async def test_replace_overwrites_by_name(hw: Headway, tmp_path: Path) -> None:
 
 
 @pytest.mark.proves("R1.12")
-async def test_delete_removes_it_before_the_job_begins(hw: Headway, tmp_path: Path) -> None:
-    """And what headway has not made stays where it is."""
+async def test_delete_removes_the_output_before_the_job_starts(hw: Headway, tmp_path: Path) -> None:
+    """A file that headway did not create is not removed."""
     (tmp_path / "data/keys/ann/note.txt").write_text("mine")
     run = await hw.start(
         "work", key="ann", params={"paths": ["2.txt"]}, on_existing_output=OnExistingOutput.DELETE
@@ -75,7 +77,7 @@ async def test_delete_removes_it_before_the_job_begins(hw: Headway, tmp_path: Pa
 
 
 @pytest.mark.proves("R1.12")
-async def test_archive_packs_it_before_the_job_begins(hw: Headway, tmp_path: Path) -> None:
+async def test_archive_packs_the_output_before_the_job_starts(hw: Headway, tmp_path: Path) -> None:
     run_ids: list[str] = []
     for _ in range(2):
         run = await hw.start(
@@ -88,10 +90,10 @@ async def test_archive_packs_it_before_the_job_begins(hw: Headway, tmp_path: Pat
     (first,) = [path for path in archives(tmp_path) if path.stem.endswith(run_ids[0])]
     with ZipFile(first) as packed:
         assert packed.testzip() is None
-        found = {name: packed.read(name) for name in packed.namelist()}
-    assert found == {"2.txt": b"old", "old/1.txt": b"old"}
+        archived = {name: packed.read(name) for name in packed.namelist()}
+    assert archived == {"2.txt": b"old", "old/1.txt": b"old"}
     assert first.stat().st_mode & 0o777 == 0o600
-    await until(lambda: not parts(tmp_path))
+    await wait_until(lambda: not parts(tmp_path))
 
 
 @pytest.mark.proves("S7")
@@ -116,7 +118,7 @@ async def test_a_link_in_place_of_output_is_neither_packed_nor_followed(
 
 
 @pytest.mark.proves("R1.12")
-async def test_what_cannot_be_archived_is_not_removed(hw: Headway, tmp_path: Path) -> None:
+async def test_output_that_cannot_be_archived_is_not_removed(hw: Headway, tmp_path: Path) -> None:
     (tmp_path / "data" / "archives").write_text("in the way")
     run = await hw.start(
         "work", key="ann", params={"paths": ["2.txt"]}, on_existing_output="archive"
@@ -127,8 +129,8 @@ async def test_what_cannot_be_archived_is_not_removed(hw: Headway, tmp_path: Pat
 
 
 @pytest.mark.proves("R1.12")
-async def test_the_choice_waits_with_the_run(hw: Headway, tmp_path: Path) -> None:
-    """It is the executor that carries it out, whoever submitted the run."""
+async def test_the_choice_is_stored_with_a_queued_run(hw: Headway, tmp_path: Path) -> None:
+    """The executor applies the choice when the run starts."""
     await hw.lanes.set("main", max_concurrent=0)
     run = await hw.start("work", key="ann", params={"paths": []}, on_existing_output="delete")
     assert len(contents(tmp_path)) == 2
@@ -139,17 +141,19 @@ async def test_the_choice_waits_with_the_run(hw: Headway, tmp_path: Path) -> Non
 
 
 @pytest.mark.proves("R1.12")
-async def test_continue_never_asks_and_takes_no_choice(hw: Headway) -> None:
+async def test_continue_keeps_the_output_and_accepts_no_choice(hw: Headway) -> None:
     run = await hw.continue_("work", key="ann", params={"paths": []})
     assert await run.result() == [True, True]
-    with pytest.raises(InvalidInput, match="existing: is for a start"):
+    with pytest.raises(InvalidInput, match="on_existing_output: cannot be set in the mode"):
         await hw.continue_("work", key="ann", params={"paths": []}, on_existing_output="delete")
-    with pytest.raises(InvalidInput, match="existing: must be one of: ask, replace, archive"):
+    with pytest.raises(
+        InvalidInput, match="on_existing_output: must be one of: ask, replace, archive"
+    ):
         await hw.start("work", key="ann", params={"paths": []}, on_existing_output="burn")
 
 
 @pytest.mark.proves("R1.12")
-async def test_a_key_without_files_never_asks(hw: Headway, tmp_path: Path) -> None:
+async def test_a_key_without_files_requires_no_choice(hw: Headway, tmp_path: Path) -> None:
     for _ in range(2):
         await (await hw.start("talk", key="bob")).result()
         await (await hw.start("talk")).result()
@@ -157,7 +161,7 @@ async def test_a_key_without_files_never_asks(hw: Headway, tmp_path: Path) -> No
 
 
 @pytest.mark.proves("R1.12")
-async def test_once_it_is_deleted_a_start_asks_no_more(hw: Headway) -> None:
+async def test_a_start_after_a_delete_requires_no_choice(hw: Headway) -> None:
     await (
         await hw.start("work", key="ann", params={"paths": []}, on_existing_output="delete")
     ).result()
@@ -165,23 +169,23 @@ async def test_once_it_is_deleted_a_start_asks_no_more(hw: Headway) -> None:
 
 
 @pytest.mark.proves("R1.8")
-async def test_a_canceled_start_stops_in_the_midst_of_packing(
+async def test_a_cancel_stops_the_packing_of_an_archive(
     hw: Headway, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    packing, may_go_on = asyncio.Event(), asyncio.Event()
+    packing, may_continue = asyncio.Event(), asyncio.Event()
     loop = asyncio.get_running_loop()
     monkeypatch.setattr("headway.adapters.files.archive.CHUNK_BYTE_COUNT", 1)
 
     class Slow(ZipFile):
         def close(self) -> None:
             loop.call_soon_threadsafe(packing.set)
-            asyncio.run_coroutine_threadsafe(may_go_on.wait(), loop).result()
+            asyncio.run_coroutine_threadsafe(may_continue.wait(), loop).result()
             super().close()
 
     monkeypatch.setattr("headway.adapters.files.archive.ZipFile", Slow)
     run = await hw.start("work", key="ann", params={"paths": []}, on_existing_output="archive")
     await packing.wait()
     await run.cancel()
-    may_go_on.set()
+    may_continue.set()
     await run.wait_for_end()
     assert len(contents(tmp_path)) == 2

@@ -1,4 +1,4 @@
-"""A disk that is full while the store runs: the write is refused, and all else goes on."""
+"""A full disk: the write is refused, and the store continues when there is space again."""
 
 import asyncio
 import sqlite3
@@ -16,12 +16,12 @@ from headway.core.run.events import EventType
 from headway.core.run.status import RunStatus
 from headway.testing import a_submit
 from tests.cli.disk import SmallDisk, limited_disk, mounted_disk
-from tests.engine.scenes import looked_at, records
+from tests.engine.scenes import open_bare_store, records
 
 pytestmark = pytest.mark.backend("sqlite")
 
 
-@pytest.fixture(params=["no space left", "an error of the disk"])
+@pytest.fixture(params=["no space left", "disk error"])
 def disk(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[SmallDisk]:
     folder = tmp_path / "disk"
     if request.param == "no space left":
@@ -33,16 +33,16 @@ def disk(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[SmallDisk]:
 
 
 async def submit(store: SqlStore, prefix: str, count: int) -> list[str]:
-    """The ids of those that were accepted; the others were refused by the disk."""
-    answers = await asyncio.gather(
+    """Submit runs and return the ids of the accepted ones; the disk refused the others."""
+    results = await asyncio.gather(
         *(
             store.apply(a_submit(f"{prefix}-{number}", run_id=f"{prefix}-{number}"))
             for number in range(count)
         ),
         return_exceptions=True,
     )
-    assert all(isinstance(answer, Accepted | StoreFailed) for answer in answers), answers
-    return [answer.run_id for answer in answers if isinstance(answer, Accepted)]
+    assert all(isinstance(result, Accepted | StoreFailed) for result in results), results
+    return [result.run_id for result in results if isinstance(result, Accepted)]
 
 
 async def ids_of(store: SqlStore) -> list[str]:
@@ -50,7 +50,7 @@ async def ids_of(store: SqlStore) -> list[str]:
 
 
 @pytest.mark.proves("I3")
-async def test_a_full_disk_refuses_the_write_keeps_what_was_accepted_and_ends(
+async def test_a_full_disk_refuses_writes_and_keeps_accepted_runs(
     disk: SmallDisk,
 ) -> None:
     url = f"sqlite:///{disk.folder}/headway.db"
@@ -59,7 +59,7 @@ async def test_a_full_disk_refuses_the_write_keeps_what_was_accepted_and_ends(
         accepted = await submit(store, "before", 50)
         assert len(accepted) == 50
         disk.fill()
-        with pytest.raises(StoreFailed, match="nothing of it was kept"):
+        with pytest.raises(StoreFailed, match="nothing was saved"):
             await store.apply(a_submit("refused", run_id="refused"))
         assert await submit(store, "during", 20) == []
         assert await ids_of(store) == accepted
@@ -69,7 +69,7 @@ async def test_a_full_disk_refuses_the_write_keeps_what_was_accepted_and_ends(
         assert await ids_of(store) == accepted
     finally:
         await store.close()
-    async with looked_at(url) as store:
+    async with open_bare_store(url) as store:
         assert await ids_of(store) == accepted
         page = await store.events.events(after_seq=0, limit=1_000)
         assert [event.seq for event in page.events] == list(range(1, 101))
@@ -79,7 +79,7 @@ async def test_a_full_disk_refuses_the_write_keeps_what_was_accepted_and_ends(
 
 
 @pytest.mark.proves("I20")
-async def test_an_end_that_cannot_be_written_down_is_written_once_there_is_room(
+async def test_an_end_that_cannot_be_stored_is_stored_once_there_is_space(
     disk: SmallDisk, caplog: pytest.LogCaptureFixture
 ) -> None:
     hw = Headway(f"sqlite:///{disk.folder}/headway.db")
@@ -91,7 +91,7 @@ async def test_an_end_that_cannot_be_written_down_is_written_once_there_is_room(
 
     async with hw:
         run = await hw.start("work")
-        while "database_awaited" not in caplog.text:  # noqa: ASYNC110
+        while "database_unavailable" not in caplog.text:  # noqa: ASYNC110
             await asyncio.sleep(0.01)
         assert await run.status() is RunStatus.RUNNING
         disk.free()

@@ -1,4 +1,4 @@
-"""Calls that take the name of a job also take its function."""
+"""Methods that accept the name of a job also accept its function."""
 
 from collections.abc import Callable
 from typing import Any
@@ -10,11 +10,11 @@ from headway import BlockingRunContext, Headway, InvalidInput, RunContext
 pytestmark = [pytest.mark.backend("sqlite"), pytest.mark.proves("R9.2")]
 
 
-async def stranger(ctx: RunContext) -> None:
+async def unregistered(ctx: RunContext) -> None:
     """A function that is not registered with any Headway."""
 
 
-async def test_registered_function_stands_for_its_job(url: str) -> None:
+async def test_a_registered_function_identifies_its_job(url: str) -> None:
     hw = Headway(url)
 
     @hw.job(name="greeting")
@@ -43,7 +43,7 @@ async def test_registered_function_stands_for_its_job(url: str) -> None:
         assert await (await hw.start(greet, key="k2")).result() == "hello kim"
 
 
-async def test_method_stands_for_its_job(url: str) -> None:
+async def test_a_bound_method_identifies_its_job(url: str) -> None:
     class Greeter:
         async def greet(self, ctx: RunContext) -> str:
             return f"hello {ctx.key}"
@@ -58,18 +58,18 @@ async def test_method_stands_for_its_job(url: str) -> None:
     ("job", "problem"),
     [
         (
-            stranger,
+            unregistered,
             (
-                "job: the function 'stranger' is not registered with this Headway;"
+                "job: the function 'unregistered' is not registered with this Headway;"
                 " add @hw.job to it, or name one of: "
             ),
         ),
         (len, "job: the function 'len' is not registered with this Headway"),
-        (None, "job: must be a job's name or its function, and is NoneType"),
-        (7, "job: must be a job's name or its function, and is int"),
+        (None, "job: must be a job's name or its function, not NoneType"),
+        (7, "job: must be a job's name or its function, not int"),
     ],
 )
-async def test_what_is_no_job_is_refused_in_one_sentence(url: str, job: Any, problem: str) -> None:
+async def test_an_unknown_job_is_refused_with_a_reason(url: str, job: Any, problem: str) -> None:
     hw = Headway(url)
 
     async def twice(ctx: RunContext) -> None: ...

@@ -1,4 +1,4 @@
-"""I6: what a caller has said makes the request, not what the program fills in for it."""
+"""A request is identified by what the caller passed, not by filled-in defaults (I6)."""
 
 from collections.abc import Callable
 from typing import Any
@@ -12,52 +12,52 @@ pytestmark = pytest.mark.backend("sqlite-file")
 
 
 async def shallow(ctx: RunContext, url: str = "a", depth: int = 1) -> None:
-    """As it was."""
+    """The original job."""
 
 
 async def deep(ctx: RunContext, url: str = "b", depth: int = 2) -> None:
-    """As a newer program has it."""
+    """The same job in a newer program."""
 
 
-async def started(
-    url: str, function: Callable[..., Any], said: dict[str, Any], **options: Any
+async def start_run(
+    url: str, function: Callable[..., Any], arguments: dict[str, Any], **options: Any
 ) -> str:
-    """The run, as a program with such a job answers."""
+    """Start the job in a program with that function. Return the run id."""
     hw = Headway(url)
     hw.job(name="mirror", **options)(function)
     async with hw:
-        return (await hw.start("mirror", idempotency_key="once", **said)).id
+        return (await hw.start("mirror", idempotency_key="once", **arguments)).id
 
 
 @pytest.mark.proves("I6")
 @pytest.mark.parametrize(
-    "said", [{}, {"params": {}}, {"key": "ann", "params": {"url": "x"}}], ids=str
+    "arguments", [{}, {"params": {}}, {"key": "ann", "params": {"url": "x"}}], ids=str
 )
-async def test_a_request_is_the_same_after_defaults_and_lane_have_changed(
-    url: str, said: dict[str, Any]
+async def test_changed_defaults_and_lanes_do_not_change_a_request(
+    url: str, arguments: dict[str, Any]
 ) -> None:
-    first = await started(url, shallow, said)
-    assert await started(url, deep, said) == first
-    assert await started(url, shallow, said, lane="other") == first
-    assert await started(url, shallow, said, concurrency=2, timeout_s=5.0) == first
+    first = await start_run(url, shallow, arguments)
+    assert await start_run(url, deep, arguments) == first
+    assert await start_run(url, shallow, arguments, lane="other") == first
+    assert await start_run(url, shallow, arguments, concurrency=2, timeout_s=5.0) == first
 
 
 @pytest.mark.proves("I6")
-async def test_to_say_what_is_the_default_is_another_request(url: str) -> None:
-    said = {"params": {"url": "x"}}
-    await started(url, shallow, said)
+async def test_passing_a_default_explicitly_is_another_request(url: str) -> None:
+    arguments = {"params": {"url": "x"}}
+    await start_run(url, shallow, arguments)
     for other in (
         {"params": {"url": "x", "depth": 1}},
         {"params": {"url": "y"}},
-        {**said, "lane": "main"},
-        {**said, "key": "ann"},
+        {**arguments, "lane": "main"},
+        {**arguments, "key": "ann"},
     ):
         with pytest.raises(IdempotencyConflict):
-            await started(url, shallow, other)
+            await start_run(url, shallow, other)
 
 
 @pytest.mark.proves("I6")
-async def test_a_secret_that_is_only_said_to_be_set_is_the_same_whatever_it_is(
+async def test_a_reference_to_a_saved_secret_is_the_same_request_for_any_value(
     url: str,
 ) -> None:
     hw = Headway(url)
@@ -66,14 +66,14 @@ async def test_a_secret_that_is_only_said_to_be_set_is_the_same_whatever_it_is(
     async def fetch(ctx: RunContext, password: SecretStr) -> None:
         """Takes a secret."""
 
-    said: dict[str, Any] = {"key": "ann", "params": {"password": {"secret": "set"}}}
+    arguments: dict[str, Any] = {"key": "ann", "params": {"password": {"secret": "set"}}}
     async with hw:
         await hw.keys.save("ann", job="fetch", params={"password": "old"})
-        first = await hw.start("fetch", **said, idempotency_key="once")
+        first = await hw.start("fetch", **arguments, idempotency_key="once")
         await first.result(10)
         await hw.keys.save("ann", job="fetch", params={"password": "new"})
-        again = await hw.start("fetch", **said, idempotency_key="once")
+        again = await hw.start("fetch", **arguments, idempotency_key="once")
         assert again.id == first.id
-        said["params"] = {"password": "old"}
+        arguments["params"] = {"password": "old"}
         with pytest.raises(IdempotencyConflict):
-            await hw.start("fetch", **said, idempotency_key="once")
+            await hw.start("fetch", **arguments, idempotency_key="once")

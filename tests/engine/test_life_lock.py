@@ -1,4 +1,4 @@
-"""The lock that a process holds while it lives: whose it is, and what may be concluded from it."""
+"""The lock that each process holds: its owner, and what a free or missing lock proves."""
 
 import os
 import select
@@ -24,7 +24,7 @@ from headway.adapters.sql.connect import sqlite
 from headway.adapters.system.file_life_lock import FileLifeLock
 
 lock = FileLifeLock(Path(sys.argv[1]), prefix="db")
-name = lock.take()
+name = lock.acquire()
 ready, done = os.pipe()
 
 
@@ -37,7 +37,7 @@ def fork_and_wait():
     return child
 
 
-with ThreadPoolExecutor() as threads:  # As `asyncio.to_thread` does.
+with ThreadPoolExecutor() as threads:  # Like `asyncio.to_thread`.
     child = threads.submit(fork_and_wait).result()
 print(name, child, flush=True)
 signal.pause()
@@ -51,27 +51,27 @@ def lock(tmp_path: Path) -> Iterator[FileLifeLock]:
     lock.release()
 
 
-def taken(lock: FileLifeLock) -> str:
+def acquire_name(lock: FileLifeLock) -> str:
     name = lock.acquire()
     assert name is not None
     return name
 
 
-def left_behind(folder: Path, *, prefix: str = "db") -> str:
-    """The name of a lock that is free, as after a crash."""
+def leave_stale_lock(folder: Path, *, prefix: str = "db") -> str:
+    """Return the name of a lock whose file remains but is free, as after a crash."""
     lock = FileLifeLock(folder, prefix=prefix)
-    name = taken(lock)
+    name = acquire_name(lock)
     assert lock._descriptor is not None
     os.close(lock._descriptor)
     return name
 
 
 @pytest.mark.proves("I8")
-def test_a_lock_is_taken_once_and_is_for_its_owner_alone(
+def test_a_lock_is_acquired_once_and_only_its_owner_can_read_it(
     lock: FileLifeLock, tmp_path: Path
 ) -> None:
-    name = taken(lock)
-    assert taken(lock) == name
+    name = acquire_name(lock)
+    assert acquire_name(lock) == name
     (path,) = tmp_path.iterdir()
     assert path.stat().st_mode & 0o777 == 0o600
     assert not lock.is_free(name)
@@ -81,8 +81,10 @@ def test_a_lock_is_taken_once_and_is_for_its_owner_alone(
 
 
 @pytest.mark.proves("I8")
-def test_a_free_lock_is_found_by_all_and_removed(lock: FileLifeLock, tmp_path: Path) -> None:
-    name = left_behind(tmp_path)
+def test_every_process_finds_a_free_lock_and_can_remove_it(
+    lock: FileLifeLock, tmp_path: Path
+) -> None:
+    name = leave_stale_lock(tmp_path)
     assert lock.is_free(name)
     assert FileLifeLock(tmp_path, prefix="db").is_free(name)
     lock.remove(name)
@@ -92,7 +94,7 @@ def test_a_free_lock_is_found_by_all_and_removed(lock: FileLifeLock, tmp_path: P
 
 @pytest.mark.proves("I8")
 def test_a_lock_that_is_held_is_not_removed(lock: FileLifeLock, tmp_path: Path) -> None:
-    name = taken(lock)
+    name = acquire_name(lock)
     another = FileLifeLock(tmp_path, prefix="db")
     another.remove(name)
     another.remove_stale([])
@@ -101,71 +103,73 @@ def test_a_lock_that_is_held_is_not_removed(lock: FileLifeLock, tmp_path: Path) 
 
 @pytest.mark.proves("I8")
 @pytest.mark.parametrize("name", ["", "free", "../../etc/passwd", "a:b:c:d", f"{'0' * 36}:1:1:.."])
-def test_what_is_no_name_proves_nothing(lock: FileLifeLock, name: str) -> None:
+def test_an_invalid_lock_name_proves_nothing(lock: FileLifeLock, name: str) -> None:
     assert not lock.is_free(name)
     lock.remove(name)
 
 
 @pytest.mark.proves("I8")
-def test_who_starts_cleans_up_but_keeps_what_the_database_knows(
+def test_stale_locks_are_removed_unless_the_database_lists_them(
     lock: FileLifeLock, tmp_path: Path
 ) -> None:
-    known, forgotten = left_behind(tmp_path), left_behind(tmp_path)
-    neighbour = left_behind(tmp_path, prefix="other")
+    listed, unlisted = leave_stale_lock(tmp_path), leave_stale_lock(tmp_path)
+    neighbour = leave_stale_lock(tmp_path, prefix="other")
     (tmp_path / "db-notes.alive").touch()
     lock.acquire()
-    lock.remove_stale([known])
-    assert lock.is_free(known)
-    assert not lock.is_free(forgotten)
+    lock.remove_stale([listed])
+    assert lock.is_free(listed)
+    assert not lock.is_free(unlisted)
     assert FileLifeLock(tmp_path, prefix="other").is_free(neighbour)
     assert len(list(tmp_path.iterdir())) == 4
 
 
 @pytest.mark.proves("I8")
-def test_neighbours_are_those_who_hold_a_lock_on_the_same_database(
+def test_other_processes_are_counted_only_on_the_same_database(
     lock: FileLifeLock, tmp_path: Path
 ) -> None:
-    left_behind(tmp_path)
-    elsewhere, beside = (FileLifeLock(tmp_path, prefix=prefix) for prefix in ("other", "db"))
+    leave_stale_lock(tmp_path)
+    other_database, same_database = (
+        FileLifeLock(tmp_path, prefix=prefix) for prefix in ("other", "db")
+    )
     lock.acquire()
-    elsewhere.acquire()
+    other_database.acquire()
     assert not lock.has_other_processes()
-    beside.acquire()
+    same_database.acquire()
     assert lock.has_other_processes()
-    elsewhere.release()
-    beside.release()
+    other_database.release()
+    same_database.release()
     assert not lock.has_other_processes()
 
 
 @pytest.mark.backend("sqlite")
-@pytest.mark.parametrize(("safe_from", "is_told"), [((99,), True), ((0,), False)])
-async def test_who_shares_a_file_with_an_old_library_is_told_at_start(
+@pytest.mark.parametrize(("safe_from", "is_logged"), [((99,), True), ((0,), False)])
+async def test_sharing_a_file_with_an_old_sqlite_is_logged_at_start(
     url: str,
     safe_from: tuple[int, ...],
-    is_told: bool,
+    is_logged: bool,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     monkeypatch.setattr(sqlite, "SAFE_TO_SHARE", safe_from)
-    told = "sqlite_file_shared_with_an_old_library"
+    event = "old_sqlite_version_detected"
     async with Headway(url):
-        assert told not in caplog.text
+        assert event not in caplog.text
         async with Headway(url):
-            assert (told in caplog.text) is is_told
+            assert (event in caplog.text) is is_logged
 
 
 @pytest.mark.proves("I8")
-def test_where_no_file_can_be_made_there_is_no_lock(tmp_path: Path) -> None:
+def test_without_a_writable_folder_there_is_no_lock(tmp_path: Path) -> None:
     assert FileLifeLock(tmp_path / "missing", prefix="db").acquire() is None
     nowhere = FileLifeLock(None, prefix="db")
     assert nowhere.acquire() is None
-    assert not nowhere.is_free(left_behind(tmp_path))
+    assert not nowhere.is_free(leave_stale_lock(tmp_path))
     nowhere.remove_stale([])
     nowhere.release()
 
 
 @pytest.mark.proves("I8")
-def test_a_forked_child_does_not_keep_the_lock_of_its_dead_parent(
+def test_a_forked_child_does_not_hold_the_lock_of_its_dead_parent(
     lock: FileLifeLock, tmp_path: Path
 ) -> None:
     with subprocess.Popen(
@@ -178,18 +182,18 @@ def test_a_forked_child_does_not_keep_the_lock_of_its_dead_parent(
         name, child = parent.stdout.readline().split()
         descriptor = os.pidfd_open(int(child))
         try:
-            assert not lock.is_free(name)  # The child has not opened it for its parent.
+            assert not lock.is_free(name)  # The fork has not released the parent's lock.
             parent.kill()
             parent.wait()
             assert lock.is_free(name)
-            assert not select.select([descriptor], [], [], 0)[0]  # The child lives.
+            assert not select.select([descriptor], [], [], 0)[0]  # The child still runs.
         finally:
             signal.pidfd_send_signal(descriptor, signal.SIGKILL)
             os.close(descriptor)
 
 
 @pytest.mark.proves("S10")
-def test_the_runtime_folder_is_the_users_alone(
+def test_the_runtime_folder_must_be_private_to_the_user(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
@@ -208,7 +212,7 @@ def test_the_runtime_folder_is_the_users_alone(
 
 
 @pytest.mark.proves("S10")
-def test_without_a_runtime_folder_it_is_a_private_one_below_the_temporary(
+def test_without_a_runtime_folder_a_private_temporary_one_is_used(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("XDG_RUNTIME_DIR", raising=False)

@@ -1,4 +1,4 @@
-"""One at a time per key, three at a time in the lane, in the order of acceptance (R1.2, R1.5)."""
+"""One run at a time per key, three per lane, in the order of acceptance (R1.2, R1.5)."""
 
 import asyncio
 
@@ -14,7 +14,7 @@ pytestmark = pytest.mark.backend("sqlite")
 
 
 @pytest.mark.proves("R1.5")
-async def test_a_second_start_for_a_key_is_told_which_run_is_active(url: str) -> None:
+async def test_a_second_start_for_a_key_is_refused_with_the_active_run(url: str) -> None:
     hw, release = Headway(url), asyncio.Event()
 
     @hw.job()
@@ -34,7 +34,7 @@ async def test_a_second_start_for_a_key_is_told_which_run_is_active(url: str) ->
 
 
 @pytest.mark.proves("R1.5")
-async def test_of_a_hundred_starts_for_a_key_one_is_accepted(url: str) -> None:
+async def test_one_of_a_hundred_concurrent_starts_for_a_key_is_accepted(url: str) -> None:
     hw, release = Headway(url), asyncio.Event()
 
     @hw.job()
@@ -42,18 +42,18 @@ async def test_of_a_hundred_starts_for_a_key_one_is_accepted(url: str) -> None:
         await release.wait()
 
     async with hw:
-        answers = await asyncio.gather(
+        results = await asyncio.gather(
             *(hw.start("work", key="ann") for _ in range(100)), return_exceptions=True
         )
-        (accepted,) = (run for run in answers if not isinstance(run, BaseException))
-        refusals = [answer for answer in answers if isinstance(answer, KeyBusy)]
+        (accepted,) = (run for run in results if not isinstance(run, BaseException))
+        refusals = [result for result in results if isinstance(result, KeyBusy)]
         assert len(refusals) == 99
         assert {refusal.active_run_id for refusal in refusals} == {accepted.id}
         release.set()
 
 
 @pytest.mark.proves("R1.2")
-async def test_at_most_three_keys_work_at_once_and_each_end_lets_one_more_in(
+async def test_at_most_three_keys_run_at_once_and_each_end_starts_the_next(
     url: str,
 ) -> None:
     hw, gauge = Headway(url), Gauge()
@@ -66,20 +66,20 @@ async def test_at_most_three_keys_work_at_once_and_each_end_lets_one_more_in(
 
     async with hw:
         runs = {key: await hw.start("work", key=key) for key in releases}
-        await gauge.reaches(3)
+        await gauge.wait_for_count(3)
         (main,) = (view for view in await hw.store.runs.lanes() if view.lane.name == "main")
         assert (main.held_count, main.queued_count) == (3, 4)
         for number, (key, release) in enumerate(releases.items()):
             assert gauge.begun == list(releases)[: number + 3]
             release.set()
             await runs[key].result()
-            await gauge.reaches(min(3, len(releases) - number - 1))
+            await gauge.wait_for_count(min(3, len(releases) - number - 1))
     assert gauge.peak == 3
     assert gauge.begun == list(releases)
 
 
 @pytest.mark.proves("I9")
-async def test_runs_of_a_key_go_one_after_the_other_in_the_order_of_acceptance(
+async def test_runs_of_a_key_run_one_by_one_in_the_order_of_acceptance(
     url: str,
 ) -> None:
     hw = Headway(url)
@@ -94,7 +94,7 @@ async def test_runs_of_a_key_go_one_after_the_other_in_the_order_of_acceptance(
         order[ctx.key].append(number)
         working.remove(ctx.key)
         if number % 3 == 0:
-            raise RuntimeError("a failure starves nobody")
+            raise RuntimeError("a failure blocks no other run")
 
     async with hw:
         runs = [
@@ -109,7 +109,7 @@ async def test_runs_of_a_key_go_one_after_the_other_in_the_order_of_acceptance(
 
 
 @pytest.mark.proves("R1.2")
-async def test_two_keys_work_at_the_same_time(url: str) -> None:
+async def test_two_keys_run_at_the_same_time(url: str) -> None:
     hw, both = Headway(url), asyncio.Barrier(2)
 
     @hw.job()
@@ -117,7 +117,7 @@ async def test_two_keys_work_at_the_same_time(url: str) -> None:
         await both.wait()
 
     async with hw:
-        # Each waits for the other: in a row neither would end.
+        # Each waits for the other, so one after the other would never end.
         runs = [await hw.start("work", key=key) for key in ("ann", "bob")]
         await asyncio.gather(*(run.wait_for_end() for run in runs))
 

@@ -1,4 +1,4 @@
-"""What a job takes is what its function says, and nothing else is accepted (I15)."""
+"""The parameters of a job are those of its function; others are refused (I15)."""
 
 from datetime import date
 from enum import StrEnum
@@ -43,18 +43,18 @@ async def mirror(
 
 
 @pytest.mark.proves("I15")
-async def test_values_arrive_as_the_types_that_the_function_names(url: str) -> None:
+async def test_parameters_are_converted_to_the_annotated_types(url: str) -> None:
     hw = Headway(url)
     hw.job()(mirror)
     params = {"url": "u", "kinds": ["png"], "window": {"first": 2}, "since": "2026-11-16"}
     async with hw:
         run = await hw.start("mirror", params=params)
-        got = await run.result()
-    assert got == {"url": "u", "kinds": ["Kind"], "window": [2, 9], "since": 2026}
+        result = await run.result()
+    assert result == {"url": "u", "kinds": ["Kind"], "window": [2, 9], "since": 2026}
 
 
 @pytest.mark.proves("R1.1")
-async def test_the_defaults_of_that_moment_are_recorded_too(url: str) -> None:
+async def test_default_values_are_recorded_with_the_run(url: str) -> None:
     hw = Headway(url)
     hw.job()(mirror)
     async with hw:
@@ -65,7 +65,7 @@ async def test_the_defaults_of_that_moment_are_recorded_too(url: str) -> None:
 
 @pytest.mark.proves("I15")
 @pytest.mark.parametrize(
-    ("params", "place", "problem"),
+    ("params", "field", "problem"),
     [
         ({}, "params.url", "is missing"),
         ({"url": 5}, "params.url", "input should be a valid string"),
@@ -78,8 +78,8 @@ async def test_the_defaults_of_that_moment_are_recorded_too(url: str) -> None:
         ({"url": "u", "page": 1}, "params.page", "is not a parameter of the job; it takes: url,"),
     ],
 )
-async def test_a_wrong_parameter_is_named_and_nothing_is_written(
-    url: str, params: dict[str, Any], place: str, problem: str
+async def test_an_invalid_parameter_is_named_and_nothing_is_written(
+    url: str, params: dict[str, Any], field: str, problem: str
 ) -> None:
     hw = Headway(url)
     hw.job()(mirror)
@@ -87,12 +87,12 @@ async def test_a_wrong_parameter_is_named_and_nothing_is_written(
         with pytest.raises(InvalidInput) as refused:
             await hw.start("mirror", params=params)
         assert await records_of(hw) == []
-    assert refused.value.field == place
+    assert refused.value.field == field
     assert refused.value.problem.startswith(problem)
 
 
 @pytest.mark.proves("I15")
-def test_every_wrong_parameter_is_named_at_once() -> None:
+def test_all_invalid_parameters_are_named_at_once() -> None:
     hw = Headway("sqlite:///:memory:")
     hw.job()(mirror)
     with pytest.raises(InvalidInput) as refused:
@@ -106,7 +106,7 @@ def test_every_wrong_parameter_is_named_at_once() -> None:
 
 
 @pytest.mark.proves("I19")
-def test_a_sentence_about_wrong_parameters_has_an_end() -> None:
+def test_an_error_about_many_invalid_parameters_is_shortened() -> None:
     hw = Headway("sqlite:///:memory:")
     hw.job()(mirror)
     with pytest.raises(InvalidInput, match=r"; and 6 more$") as refused:
@@ -115,7 +115,7 @@ def test_a_sentence_about_wrong_parameters_has_an_end() -> None:
 
 
 @pytest.mark.proves("I15")
-async def test_a_function_that_takes_anything_is_given_anything(url: str) -> None:
+async def test_a_function_with_keyword_parameters_accepts_any_name(url: str) -> None:
     hw = Headway(url)
 
     @hw.job()
@@ -172,9 +172,7 @@ async def yields(ctx: RunContext) -> Any:
     ],
     ids=lambda value: getattr(value, "__name__", ""),
 )
-def test_a_function_that_cannot_be_a_job_is_refused_at_once(
-    url: str, function: Any, problem: str
-) -> None:
+def test_a_function_that_cannot_be_a_job_is_refused(url: str, function: Any, problem: str) -> None:
     with pytest.raises(InvalidInput, match=problem):
         Headway(url).job()(function)
 
@@ -184,6 +182,6 @@ def test_a_function_that_cannot_be_a_job_is_refused_at_once(
     "options",
     [{"retries": -1}, {"timeout_s": -1.0}, {"queue_timeout_s": float("nan")}, {"lane": " "}],
 )
-def test_options_of_a_job_that_make_no_sense_are_refused(url: str, options: dict[str, Any]) -> None:
+def test_invalid_options_of_a_job_are_refused(url: str, options: dict[str, Any]) -> None:
     with pytest.raises(InvalidInput, match=next(iter(options))):
         Headway(url).job(**options)(mirror)

@@ -1,4 +1,4 @@
-"""A supervisor restarts a program whose job ends its process: the run ends, and others start."""
+"""A supervisor restarts a program whose job ends its process: its run fails as poison."""
 
 import asyncio
 import json
@@ -16,7 +16,7 @@ import pytest
 from headway import Headway, RunContext
 from headway.core.ids import RunId
 from headway.core.run.run import DEATH_COUNT_MAX, STOP_COUNT_MAX, RunRecord
-from headway.forked import EXIT_CODE
+from headway.process.fork_guard import EXIT_CODE
 from tests.cli.command import TIMEOUT_S, environment
 from tests.engine.flow.scenes import a_flow
 from tests.engine.poison_program import make_headway
@@ -28,7 +28,7 @@ START_COUNT_MAX: Final = 25
 
 
 class Supervisor:
-    """Starts the program whenever it has ended, as systemd and Kubernetes do."""
+    """Restarts the program whenever it exits, as systemd and Kubernetes do."""
 
     def __init__(self, url: str, folder: Path, *, loop: str = "uvloop") -> None:
         self._command = [sys.executable, "-m", "tests.engine.poison_program", url, loop]
@@ -37,18 +37,18 @@ class Supervisor:
         self.start_count = 0
 
     def run_until_ended(self, run_id: RunId, *, kills: Callable[[Any], bool] | None = None) -> None:
-        """Restart the program until the run is over. `kills`: whether it is to be killed now."""
+        """Restart the program until the run has ended. Kill it whenever `kills` returns True."""
         while not self.has_ended(run_id):
             assert self.start_count < START_COUNT_MAX, self.status(run_id)
             self.start_count += 1
-            with self._started() as process:
+            with self._open_program() as process:
                 while process.poll() is None and not self.has_ended(run_id):
                     if kills is not None and kills(self):
                         self._kill(process)
                     time.sleep(0.02)
 
     @contextmanager
-    def _started(self) -> "Iterator[subprocess.Popen[bytes]]":
+    def _open_program(self) -> "Iterator[subprocess.Popen[bytes]]":
         process = subprocess.Popen(
             self._command,
             cwd=ROOT,
@@ -66,7 +66,7 @@ class Supervisor:
                 process.wait()
 
     def _kill(self, process: "subprocess.Popen[bytes]") -> None:
-        """Ask first, and then insist."""
+        """Send SIGTERM first, and SIGKILL if the process does not exit."""
         process.terminate()
         try:
             process.wait(0.5)
@@ -87,7 +87,7 @@ class Supervisor:
         return path.read_text().splitlines() if path.exists() else []
 
 
-async def ended(
+async def supervise(
     url: str,
     folder: Path,
     job: str,
@@ -96,7 +96,10 @@ async def ended(
     loop: str = "uvloop",
     kills: Callable[[Supervisor], bool] | None = None,
 ) -> tuple[str, str, Supervisor]:
-    """Return how a run of `job` ends under a supervisor, and one that waits for its slot."""
+    """Run `job` under a supervisor. A run that waits for its slot must succeed.
+
+    Return the status of the run, its result or error, and the supervisor.
+    """
     supervisor = Supervisor(url, folder, loop=loop)
     async with make_headway(url).without_engine() as hw:
         deadly = await hw.submit(job, key="ann", params={"how": how})
@@ -106,8 +109,7 @@ async def ended(
         record, works = await deadly.record(), await other.record()
     assert works.run.status == "succeeded"
     assert len(supervisor.executions("works")) == 1
-    told = record.result or record.error or ""
-    return record.run.status, told, supervisor
+    return record.run.status, record.result or record.error or "", supervisor
 
 
 @pytest.mark.proves("I17")
@@ -125,8 +127,8 @@ async def ended(
 async def test_a_job_that_kills_its_process_is_poison_after_three_executions(
     url: str, tmp_path: Path, how: str, loop: str
 ) -> None:
-    status, told, supervisor = await ended(url, tmp_path, "deadly", how, loop=loop)
-    assert (status, json.loads(told)["code"]) == ("failed", "poison")
+    status, output, supervisor = await supervise(url, tmp_path, "deadly", how, loop=loop)
+    assert (status, json.loads(output)["code"]) == ("failed", "poison")
     assert len(supervisor.executions("deadly")) == DEATH_COUNT_MAX
 
 
@@ -140,12 +142,12 @@ async def test_a_job_that_kills_its_process_is_poison_after_three_executions(
         ("never_unwinds", "SIGTERM"),
     ],
 )
-async def test_a_job_because_of_which_its_process_is_stopped_is_poison_after_twenty_executions(
+async def test_a_job_that_stops_its_process_is_poison_after_twenty_executions(
     url: str, tmp_path: Path, job: str, how: str
 ) -> None:
-    status, told, supervisor = await ended(url, tmp_path, job, how)
-    assert (status, json.loads(told)["code"]) == ("failed", "poison")
-    assert "20 times the process that executed it was stopped" in told
+    status, output, supervisor = await supervise(url, tmp_path, job, how)
+    assert (status, json.loads(output)["code"]) == ("failed", "poison")
+    assert "the process that executed it was stopped 20 times" in output
     assert len(supervisor.executions(job)) == STOP_COUNT_MAX
 
 
@@ -163,7 +165,7 @@ async def test_a_flow_whose_function_stops_its_process_is_poison(url: str, tmp_p
 
 
 @pytest.mark.proves("I17")
-async def test_a_job_that_blocks_the_event_loop_until_its_process_is_killed_is_poison(
+async def test_a_job_that_blocks_the_event_loop_until_a_kill_is_poison(
     url: str, tmp_path: Path
 ) -> None:
     seen_count = 0
@@ -174,8 +176,10 @@ async def test_a_job_that_blocks_the_event_loop_until_its_process_is_killed_is_p
         is_new, seen_count = count > seen_count, count
         return is_new
 
-    status, told, supervisor = await ended(url, tmp_path, "deadly", "blocked loop", kills=kills)
-    assert (status, json.loads(told)["code"]) == ("failed", "poison")
+    status, output, supervisor = await supervise(
+        url, tmp_path, "deadly", "blocked loop", kills=kills
+    )
+    assert (status, json.loads(output)["code"]) == ("failed", "poison")
     assert len(supervisor.executions("deadly")) == DEATH_COUNT_MAX
 
 
@@ -189,32 +193,32 @@ async def test_a_job_that_blocks_the_event_loop_until_its_process_is_killed_is_p
         ("GeneratorExit", "GeneratorExit"),
     ],
 )
-async def test_a_job_that_raises_what_ends_programs_fails_alone(
+async def test_a_job_that_raises_an_exit_exception_fails_only_its_run(
     url: str, tmp_path: Path, job: str, how: str, message: str
 ) -> None:
-    status, told, supervisor = await ended(url, tmp_path, job, how)
-    assert (status, json.loads(told)) == ("failed", {"code": "error", "message": message})
+    status, output, supervisor = await supervise(url, tmp_path, job, how)
+    assert (status, json.loads(output)) == ("failed", {"code": "error", "message": message})
     assert (len(supervisor.executions(job)), supervisor.start_count) == (1, 1)
 
 
 @pytest.mark.proves("I17")
-async def test_a_task_of_a_job_that_exits_ends_the_process_and_the_run_with_it(
+async def test_a_task_of_a_job_that_exits_ends_the_process_and_fails_the_run(
     url: str, tmp_path: Path
 ) -> None:
-    """asyncio ends the event loop when any task exits, whether it is awaited or not."""
-    status, told, supervisor = await ended(url, tmp_path, "deadly_child_task", "sys.exit")
-    assert (status, json.loads(told)["message"]) == ("failed", "SystemExit: 3")
+    """asyncio ends the event loop when any task exits, awaited or not."""
+    status, output, supervisor = await supervise(url, tmp_path, "deadly_child_task", "sys.exit")
+    assert (status, json.loads(output)["message"]) == ("failed", "SystemExit: 3")
     assert len(supervisor.executions("deadly_child_task")) == 1
 
 
 @pytest.mark.proves("I1", "I2")
 @pytest.mark.parametrize("loop", ["uvloop", "asyncio"])
 @pytest.mark.parametrize("job", ["deadly", "deadly_plain", "deadly_child_task"])
-async def test_a_forked_child_that_returns_from_its_job_exits_and_the_parent_goes_on(
+async def test_a_forked_child_that_returns_from_its_job_exits(
     url: str, tmp_path: Path, job: str, loop: str
 ) -> None:
-    status, told, supervisor = await ended(url, tmp_path, job, "fork", loop=loop)
-    assert (status, json.loads(told)) == ("succeeded", f"the child ended with {EXIT_CODE}")
+    status, output, supervisor = await supervise(url, tmp_path, job, "fork", loop=loop)
+    assert (status, json.loads(output)) == ("succeeded", f"the child ended with {EXIT_CODE}")
     assert (len(supervisor.executions(job)), supervisor.start_count) == (1, 1)
 
 
@@ -229,20 +233,21 @@ class Program:
         self._folder = folder
         self._job = job
         self.execution_count = 0
-        self.told = asyncio.Event()
-        """The job has told the program to stop."""
-        self.listens = asyncio.Event()
-        """The program waits for that."""
+        self.stop_requested = asyncio.Event()
+        """The job has asked the program to stop."""
+        self.is_waiting = asyncio.Event()
+        """The program waits for `stop_requested`."""
 
     def open(self) -> Headway:
         hw = Headway(self._url, stop_wait_s=0.0, data=self._folder)
-        self.told, self.listens = told, listens = asyncio.Event(), asyncio.Event()
+        self.stop_requested = stop = asyncio.Event()
+        self.is_waiting = is_waiting = asyncio.Event()
 
         @hw.job(timeout_s=None)
         async def stops(ctx: RunContext) -> None:
             self.execution_count += 1
-            await listens.wait()
-            await self._job(ctx, told)
+            await is_waiting.wait()
+            await self._job(ctx, stop)
 
         @hw.job(lane="other")
         async def noop(ctx: RunContext) -> None: ...
@@ -250,7 +255,7 @@ class Program:
         return hw
 
     async def run(self, *, times: int) -> RunRecord:
-        """Start a run, and restart the program until the run is over, at most so many times."""
+        """Start a run, and restart the program until the run has ended, at most `times` times."""
         run_id = None
         async with asyncio.timeout(60):
             for _ in range(times):
@@ -258,39 +263,39 @@ class Program:
                     run = await hw.start("stops") if run_id is None else hw.run(run_id)
                     run_id = run.id
                     ended = asyncio.create_task(run.wait_for_end())
-                    told = asyncio.create_task(self.told.wait())
-                    self.listens.set()
-                    await asyncio.wait([ended, told], return_when=asyncio.FIRST_COMPLETED)
-                    is_over = ended.done()
+                    stop = asyncio.create_task(self.stop_requested.wait())
+                    self.is_waiting.set()
+                    await asyncio.wait([ended, stop], return_when=asyncio.FIRST_COMPLETED)
+                    has_ended = ended.done()
                     ended.cancel()
-                    told.cancel()
-                if is_over:
+                    stop.cancel()
+                if has_ended:
                     break
             async with self.open().without_engine() as hw:
                 return await hw.run(run_id or "").record()
 
 
-async def write_the_same_file(ctx: RunContext, told: asyncio.Event) -> None:
+async def write_the_same_file(ctx: RunContext, stop: asyncio.Event) -> None:
     async with ctx.file("x") as file:
         await file.write(b"x")
-    told.set()
+    stop.set()
     await asyncio.sleep(600)
 
 
-async def start_the_same_child(ctx: RunContext, told: asyncio.Event) -> None:
+async def start_the_same_child(ctx: RunContext, stop: asyncio.Event) -> None:
     await ctx.start("noop", name="c")
-    told.set()
+    stop.set()
     await asyncio.sleep(600)
 
 
-async def ask_in_vain(ctx: RunContext, told: asyncio.Event) -> None:
+async def ask_without_answer(ctx: RunContext, stop: asyncio.Event) -> None:
     await ctx.interrupt({"tool": "delete"}, timeout_s=0.001)
-    told.set()
+    stop.set()
     await asyncio.sleep(600)
 
 
-async def sleep_after_the_stop(ctx: RunContext, told: asyncio.Event) -> None:
-    told.set()
+async def sleep_after_the_stop(ctx: RunContext, stop: asyncio.Event) -> None:
+    stop.set()
     await ctx.sleep(60)
 
 
@@ -300,11 +305,11 @@ async def sleep_after_the_stop(ctx: RunContext, told: asyncio.Event) -> None:
     [
         (write_the_same_file, 1),
         (start_the_same_child, 1),
-        (ask_in_vain, 0),
+        (ask_without_answer, 0),
         (sleep_after_the_stop, 0),
     ],
 )
-async def test_a_job_that_stops_its_process_without_anything_new_is_poison(
+async def test_a_job_that_stops_its_process_without_progress_is_poison(
     url: str, tmp_path: Path, job: Job, free_count: int
 ) -> None:
     program = Program(url, tmp_path / "data", job)
@@ -313,38 +318,38 @@ async def test_a_job_that_stops_its_process_without_anything_new_is_poison(
     assert program.execution_count == STOP_COUNT_MAX + free_count
 
 
-async def sleep_before_the_stop(ctx: RunContext, told: asyncio.Event) -> None:
-    async def tell() -> None:
+async def sleep_before_the_stop(ctx: RunContext, stop: asyncio.Event) -> None:
+    async def stop_once_waiting() -> None:
         while ctx.execution.has_slot:  # noqa: ASYNC110
             await asyncio.sleep(0.001)
-        told.set()
+        stop.set()
 
     async with asyncio.TaskGroup() as group:
-        group.create_task(tell())
+        group.create_task(stop_once_waiting())
         await ctx.sleep(600)
 
 
-async def ask_before_the_stop(ctx: RunContext, told: asyncio.Event) -> None:
-    async def tell() -> None:
+async def ask_before_the_stop(ctx: RunContext, stop: asyncio.Event) -> None:
+    async def stop_once_waiting() -> None:
         while not ctx.execution.open_interrupt_count:  # noqa: ASYNC110
             await asyncio.sleep(0.001)
-        told.set()
+        stop.set()
 
     async with asyncio.TaskGroup() as group:
-        group.create_task(tell())
+        group.create_task(stop_once_waiting())
         await ctx.interrupt({"tool": "delete"}, timeout_s=600)
 
 
-async def write_another_file(ctx: RunContext, told: asyncio.Event) -> None:
+async def write_another_file(ctx: RunContext, stop: asyncio.Event) -> None:
     async with ctx.file(f"{ctx.generation}.jpg") as file:
         await file.write(b"x")
-    told.set()
+    stop.set()
     await asyncio.sleep(600)
 
 
 @pytest.mark.proves("I17")
 @pytest.mark.parametrize("job", [sleep_before_the_stop, ask_before_the_stop, write_another_file])
-async def test_stops_cost_a_run_nothing_that_waits_or_stores_something_new(
+async def test_stops_do_not_count_against_a_run_that_waits_or_makes_progress(
     url: str, tmp_path: Path, job: Job
 ) -> None:
     program = Program(url, tmp_path / "data", job)
@@ -354,31 +359,31 @@ async def test_stops_cost_a_run_nothing_that_waits_or_stores_something_new(
 
 
 @pytest.mark.proves("I17")
-async def test_a_stop_begins_when_the_program_hears_of_it_and_not_when_it_leaves(
+async def test_a_stop_begins_when_it_is_requested_and_not_when_headway_closes(
     url: str, tmp_path: Path
 ) -> None:
-    """A server ends its connections first, and the job may wait by then."""
-    waits = asyncio.Event()
+    """A server closes its connections first, and the job may already wait by then."""
+    may_wait = asyncio.Event()
 
-    async def wait_once_told(ctx: RunContext, told: asyncio.Event) -> None:
-        told.set()
-        await waits.wait()
-        await sleep_before_the_stop(ctx, told)
+    async def wait_after_the_request(ctx: RunContext, stop: asyncio.Event) -> None:
+        stop.set()
+        await may_wait.wait()
+        await sleep_before_the_stop(ctx, stop)
 
-    program = Program(url, tmp_path / "data", wait_once_told)
+    program = Program(url, tmp_path / "data", wait_after_the_request)
     async with program.open() as hw:
         run = await hw.start("stops")
-        program.listens.set()
-        await program.told.wait()
+        program.is_waiting.set()
+        await program.stop_requested.wait()
         hw.note_stop()
-        program.told.clear()
-        waits.set()
-        await program.told.wait()
+        program.stop_requested.clear()
+        may_wait.set()
+        await program.stop_requested.wait()
     async with program.open().without_engine() as hw:
         assert (await hw.run(run.id).record()).run.stop_count == 1
 
 
 async def test_a_job_may_fork_with_multiprocessing(url: str, tmp_path: Path) -> None:
-    status, told, supervisor = await ended(url, tmp_path, "multiprocesses", "child")
-    assert (status, json.loads(told)) == ("succeeded", 0)
+    status, output, supervisor = await supervise(url, tmp_path, "multiprocesses", "child")
+    assert (status, json.loads(output)) == ("succeeded", 0)
     assert len(supervisor.executions("child")) == 1

@@ -1,6 +1,6 @@
-"""A process that died on this host is found out by its lock, long before its lease is over.
+"""A dead process on this host is detected by its free lock, long before its lease expires.
 
-Every lease here lasts for hours: what is taken over was taken over by proof.
+Every lease here lasts for hours, so each takeover happened because of a proof.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ from headway.core.run.status import RunStatus
 from headway.services.engine.sweep import sweep
 from headway.services.submit.admit import admit
 from tests.engine.holder import LEASE_S, Holder
-from tests.engine.scenes import looked_at
+from tests.engine.scenes import open_bare_store
 
 RUN_ID = RunId("held")
 on_sqlite = pytest.mark.parametrize("backend", ["sqlite"])
@@ -31,46 +31,46 @@ on_all = pytest.mark.parametrize("backend", ["sqlite", "postgres", "mariadb"])
 
 @pytest.fixture(autouse=True)
 def runtime_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody else's locks: those of servers' clients are in this folder."""
+    """Use a private runtime folder, because locks of server databases are stored there."""
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
 
 
 @pytest.fixture
-async def store(place: str) -> AsyncIterator[SqlStore]:
-    async with looked_at(place) as store:
+async def store(database_url: str) -> AsyncIterator[SqlStore]:
+    async with open_bare_store(database_url) as store:
         yield store
 
 
 @pytest.fixture
-def a_holder(place: str) -> Iterator[Callable[[], Holder]]:
-    made: list[Holder] = []
+def a_holder(database_url: str) -> Iterator[Callable[[], Holder]]:
+    holders: list[Holder] = []
 
     def make() -> Holder:
-        made.append(Holder(place))
-        return made[-1]
+        holders.append(Holder(database_url))
+        return holders[-1]
 
     yield make
-    for holder in made:
+    for holder in holders:
         holder.kill()
 
 
 @pytest.fixture
 async def holder(store: SqlStore, a_holder: Callable[[], Holder]) -> Holder:
-    """A process that has begun a run."""
+    """Return a process that has started the run."""
     await admit(store, Submit(run_id=RUN_ID, key=Key("ann"), job="hold"))
-    return await a_holder().holds()
+    return await a_holder().wait_until_holding()
 
 
-async def held(store: SqlStore) -> Run:
+async def read_run(store: SqlStore) -> Run:
     record = await store.runs.run(RUN_ID)
     assert record is not None
     return record.run
 
 
-async def swept(store: SqlStore, place: str) -> Run:
-    """The run, after somebody else on this host has looked for what nobody moves."""
-    await sweep(store, store.runs, build_life_lock([place], store))
-    return await held(store)
+async def sweep_and_read(store: SqlStore, database_url: str) -> Run:
+    """Sweep like another process on this host, and return the run."""
+    await sweep(store, store.runs, build_life_lock([database_url], store))
+    return await read_run(store)
 
 
 def locks(folder: Path) -> list[Path]:
@@ -79,14 +79,14 @@ def locks(folder: Path) -> list[Path]:
 
 @pytest.mark.proves("I8")
 @on_all
-async def test_a_killed_process_is_found_dead_although_its_lease_goes_on(
-    store: SqlStore, place: str, holder: Holder, tmp_path: Path
+async def test_a_killed_process_is_found_dead_before_its_lease_expires(
+    store: SqlStore, database_url: str, holder: Holder, tmp_path: Path
 ) -> None:
     (dead,) = await store.runs.instances()
-    assert (await held(store)).instance_id == dead.id
+    assert (await read_run(store)).instance_id == dead.id
     holder.kill()
     assert dead.lease_expires_at > SystemClock().now()
-    run = await swept(store, place)
+    run = await sweep_and_read(store, database_url)
     assert (run.instance_id, run.death_count) == (None, 1)
     assert await store.runs.instances() == []
     assert locks(tmp_path) == []
@@ -94,8 +94,10 @@ async def test_a_killed_process_is_found_dead_although_its_lease_goes_on(
 
 @pytest.mark.proves("I8")
 @on_all
-async def test_its_runs_go_on_elsewhere(place: str, holder: Holder) -> None:
-    hw = Headway(place, lease_ttl_s=LEASE_S)
+async def test_runs_of_a_killed_process_are_resumed_by_another(
+    database_url: str, holder: Holder
+) -> None:
+    hw = Headway(database_url, lease_ttl_s=LEASE_S)
 
     @hw.job()
     async def hold(ctx: RunContext) -> int:
@@ -109,91 +111,91 @@ async def test_its_runs_go_on_elsewhere(place: str, holder: Holder) -> None:
 @pytest.mark.proves("I8")
 @on_sqlite
 async def test_a_paused_process_is_not_dead(
-    store: SqlStore, place: str, holder: Holder, tmp_path: Path
+    store: SqlStore, database_url: str, holder: Holder, tmp_path: Path
 ) -> None:
-    before = await held(store)
+    before = await read_run(store)
     holder.process.send_signal(signal.SIGSTOP)
-    assert await swept(store, place) == before
+    assert await sweep_and_read(store, database_url) == before
     assert len(locks(tmp_path)) == 1
 
 
 @pytest.mark.proves("I8")
 @on_sqlite
-async def test_a_living_process_is_not_dead(
-    store: SqlStore, place: str, holder: Holder, tmp_path: Path
+async def test_a_running_process_is_not_dead(
+    store: SqlStore, database_url: str, holder: Holder, tmp_path: Path
 ) -> None:
-    before = await held(store)
-    assert await swept(store, place) == before
+    before = await read_run(store)
+    assert await sweep_and_read(store, database_url) == before
     assert len(locks(tmp_path)) == 1
     holder.stop()
-    assert locks(tmp_path) == [], "who leaves in good order leaves nothing behind"
+    assert locks(tmp_path) == [], "a graceful stop removes the lock"
 
 
 @pytest.mark.proves("I8")
 @on_sqlite
 async def test_a_missing_lock_proves_nothing(
-    store: SqlStore, place: str, holder: Holder, tmp_path: Path
+    store: SqlStore, database_url: str, holder: Holder, tmp_path: Path
 ) -> None:
     (lock,) = locks(tmp_path)
-    before = await held(store)
+    before = await read_run(store)
     holder.kill()
     lock.unlink()
-    assert await swept(store, place) == before
+    assert await sweep_and_read(store, database_url) == before
 
 
 @pytest.mark.proves("I8")
 @on_sqlite
 async def test_a_copy_of_a_lock_proves_nothing(
-    store: SqlStore, place: str, holder: Holder, tmp_path: Path
+    store: SqlStore, database_url: str, holder: Holder, tmp_path: Path
 ) -> None:
     (lock,) = locks(tmp_path)
-    before = await held(store)
+    before = await read_run(store)
     shutil.copy(lock, tmp_path / "copy")
     (tmp_path / "copy").rename(lock)
-    assert await swept(store, place) == before
+    assert await sweep_and_read(store, database_url) == before
 
 
 @pytest.mark.proves("I8")
 @on_sqlite
 async def test_a_link_to_a_lock_proves_nothing(
-    store: SqlStore, place: str, holder: Holder, tmp_path: Path
+    store: SqlStore, database_url: str, holder: Holder, tmp_path: Path
 ) -> None:
     (lock,) = locks(tmp_path)
-    before = await held(store)
+    before = await read_run(store)
     holder.kill()
     lock.rename(tmp_path / "moved")
     lock.symlink_to(tmp_path / "moved")
-    assert await swept(store, place) == before
+    assert await sweep_and_read(store, database_url) == before
 
 
 @pytest.mark.proves("I8")
 @on_sqlite
-async def test_under_another_kernel_nothing_is_proven(
-    store: SqlStore, place: str, holder: Holder, monkeypatch: pytest.MonkeyPatch
+async def test_a_lock_of_another_boot_proves_nothing(
+    store: SqlStore, database_url: str, holder: Holder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    before = await held(store)
+    before = await read_run(store)
     holder.kill()
     monkeypatch.setattr(life_lock, "_boot_id", lambda: "another")
-    assert await swept(store, place) == before
+    assert await sweep_and_read(store, database_url) == before
 
 
 @pytest.mark.proves("I17")
 @on_sqlite
-async def test_proven_deaths_count_and_poison_ends_the_run(
-    store: SqlStore, place: str, a_holder: Callable[[], Holder], holder: Holder
+async def test_proven_deaths_are_counted_and_end_in_poison(
+    store: SqlStore, database_url: str, a_holder: Callable[[], Holder], holder: Holder
 ) -> None:
     holder.kill()
     for _ in range(DEATH_COUNT_MAX - 1):
-        (await a_holder().holds()).kill()
-    run = await swept(store, place)
+        (await a_holder().wait_until_holding()).kill()
+    run = await sweep_and_read(store, database_url)
     assert (run.status, run.death_count) == (RunStatus.FAILED, DEATH_COUNT_MAX)
 
 
 @pytest.mark.proves("I8")
 @on_sqlite
-async def test_one_who_left_in_good_order_does_not_count_as_dead(
-    store: SqlStore, place: str, holder: Holder
+async def test_a_graceful_stop_is_not_counted_as_a_death(
+    store: SqlStore, database_url: str, holder: Holder
 ) -> None:
     holder.stop()
-    run = await swept(store, place)
+    run = await sweep_and_read(store, database_url)
     assert (run.instance_id, run.death_count) == (None, 0)

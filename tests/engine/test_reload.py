@@ -1,4 +1,4 @@
-"""Limits of lanes from the configuration: applied at start, and again on reload."""
+"""Lane limits from the configuration: applied at the start and on reload."""
 
 import asyncio
 from collections.abc import Callable
@@ -17,7 +17,7 @@ Configure = Callable[[str], object]
 
 @pytest.fixture
 def configure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Configure:
-    """Writes `headway.toml` in the folder of this process."""
+    """Return a function that writes `headway.toml` in the working directory."""
     monkeypatch.chdir(tmp_path)
     return (tmp_path / "headway.toml").write_text
 
@@ -38,7 +38,7 @@ async def test_configured_limits_are_applied_at_start(url: str, configure: Confi
         assert expected.items() <= (await limits(hw)).items()
 
 
-async def test_limit_that_a_person_sets_outlives_a_restart_with_the_same_configuration(
+async def test_a_limit_set_by_a_person_survives_a_restart_with_the_same_configuration(
     url: str, configure: Configure
 ) -> None:
     configure("[lanes]\nmain = 5")
@@ -51,7 +51,7 @@ async def test_limit_that_a_person_sets_outlives_a_restart_with_the_same_configu
         assert (await limits(hw))["main"] == 6
 
 
-async def test_argument_takes_the_place_of_the_configured_lanes(
+async def test_the_lane_limits_argument_replaces_the_configured_lanes(
     url: str, configure: Configure
 ) -> None:
     configure("[lanes]\nmain = 5\ncron = 4")
@@ -62,7 +62,7 @@ async def test_argument_takes_the_place_of_the_configured_lanes(
         Headway(url, lane_limits={"main": "many"})  # type: ignore[dict-item]
 
 
-async def test_command_without_an_engine_does_not_apply_the_configuration(
+async def test_headway_without_an_engine_does_not_apply_the_configuration(
     url: str, configure: Configure
 ) -> None:
     configure("[lanes]\nmain = 5")
@@ -70,7 +70,7 @@ async def test_command_without_an_engine_does_not_apply_the_configuration(
         assert (await limits(hw))["main"] == 3
 
 
-async def test_reload_applies_new_limits_at_once_and_names_what_needs_a_restart(
+async def test_reload_applies_new_limits_and_names_settings_that_need_a_restart(
     url: str, configure: Configure
 ) -> None:
     configure("[lanes]\nmain = 1")
@@ -84,17 +84,17 @@ async def test_reload_applies_new_limits_at_once_and_names_what_needs_a_restart(
     async with asyncio.timeout(30), hw:
         for number in range(4):
             await hw.start("work", key=str(number))
-        await gauge.reaches(1)
+        await gauge.wait_for_count(1)
         configure("port = 9000\nlease_ttl_s = 60\n[lanes]\nmain = 3")
         reloaded = await hw.reload()
-        changed = [(one.name, one.previous_limit, one.max_concurrent) for one in reloaded.lanes]
+        changed = [(lane.name, lane.previous_limit, lane.max_concurrent) for lane in reloaded.lanes]
         assert changed == [("main", 1, 3)]
         assert reloaded.restart_to_apply == ("port", "lease_ttl_s")
-        await gauge.reaches(3)
+        await gauge.wait_for_count(3)
         release.set()
 
 
-async def test_person_wins_over_a_reload_that_changes_nothing(
+async def test_a_reload_without_changes_keeps_a_limit_set_by_a_person(
     url: str, configure: Configure
 ) -> None:
     configure("[lanes]\nmain = 5")
@@ -106,7 +106,7 @@ async def test_person_wins_over_a_reload_that_changes_nothing(
 
 @pytest.mark.proves("R3.12")
 @pytest.mark.parametrize(
-    "wrong",
+    "invalid",
     [
         "[lanes]\nmain = 9\ncron = -1",
         "permission_timeout_s = 9000\n[lanes]\nmain = 9",
@@ -114,12 +114,12 @@ async def test_person_wins_over_a_reload_that_changes_nothing(
         "[lanes\nmain = 9",
     ],
 )
-async def test_reload_of_a_wrong_configuration_changes_nothing(
-    url: str, configure: Configure, wrong: str
+async def test_reload_of_an_invalid_configuration_changes_nothing(
+    url: str, configure: Configure, invalid: str
 ) -> None:
     configure("[lanes]\nmain = 5")
     async with Headway(url) as hw:
-        configure(wrong)
+        configure(invalid)
         with pytest.raises(ConfigurationError):
             await hw.reload()
         assert (await limits(hw))["main"] == 5

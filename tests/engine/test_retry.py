@@ -1,4 +1,4 @@
-"""Retries: inside `running`, an event each, and the run keeps its key (R2.6)."""
+"""Retries: the run stays `running`, keeps its key, and has an event per retry (R2.6)."""
 
 import json
 from typing import Any
@@ -11,20 +11,20 @@ from headway.core.run.status import RunStatus
 
 pytestmark = pytest.mark.backend("sqlite")
 
-AT_ONCE = Backoff(base_s=0.0)
+NO_DELAY = Backoff(base_s=0.0)
 
 
-async def retried(hw: Headway) -> list[dict[str, Any]]:
+async def retry_events(hw: Headway) -> list[dict[str, Any]]:
     page = await hw.store.events.events(after_seq=0, limit=1_000)
-    return [json.loads(one.payload) for one in page.events if one.type == EventType.RETRIED]
+    return [json.loads(event.payload) for event in page.events if event.type == EventType.RETRIED]
 
 
 @pytest.mark.proves("R2.6")
-async def test_a_failure_is_tried_again_with_an_event_each(url: str) -> None:
+async def test_each_retry_of_a_failure_has_an_event(url: str) -> None:
     hw = Headway(url)
     seen: list[tuple[int, Any]] = []
 
-    @hw.job(retries=3, backoff=AT_ONCE)
+    @hw.job(retries=3, backoff=NO_DELAY)
     async def work(ctx: RunContext) -> str:
         seen.append((ctx.attempt, ctx.checkpoint))
         await ctx.save_checkpoint({"attempt": ctx.attempt})
@@ -35,24 +35,24 @@ async def test_a_failure_is_tried_again_with_an_event_each(url: str) -> None:
     async with hw:
         run = await hw.start("work", key="ann")
         assert await run.result(10) == "at last"
-        assert await retried(hw) == [
-            {"attempt": n, "delay_s": 0.0, "error": {"code": "error", "message": said}}
-            for n, said in [(1, "OSError: no answer to 1"), (2, "OSError: no answer to 2")]
+        assert await retry_events(hw) == [
+            {"attempt": n, "delay_s": 0.0, "error": {"code": "error", "message": message}}
+            for n, message in [(1, "OSError: no answer to 1"), (2, "OSError: no answer to 2")]
         ]
         states = [
-            json.loads(one.payload)["to"]
-            async for one in run.events()
-            if one.type == EventType.STATE_CHANGED
+            json.loads(event.payload)["to"]
+            async for event in run.events()
+            if event.type == EventType.STATE_CHANGED
         ]
     assert states == ["queued", "running", "succeeded"]
     assert seen == [(1, None), (2, {"attempt": 1}), (3, {"attempt": 2})]
 
 
 @pytest.mark.proves("R2.1")
-async def test_it_fails_when_its_attempts_are_used_up(url: str) -> None:
+async def test_a_run_fails_after_its_last_attempt(url: str) -> None:
     hw = Headway(url)
 
-    @hw.job(retries=2, backoff=AT_ONCE)
+    @hw.job(retries=2, backoff=NO_DELAY)
     async def work(ctx: RunContext) -> None:
         raise OSError(f"attempt {ctx.attempt}")
 
@@ -60,11 +60,11 @@ async def test_it_fails_when_its_attempts_are_used_up(url: str) -> None:
         run = await hw.start("work")
         with pytest.raises(RunFailed, match="OSError: attempt 3"):
             await run.result(10)
-        assert len(await retried(hw)) == 2
+        assert len(await retry_events(hw)) == 2
 
 
 @pytest.mark.proves("R2.6")
-async def test_one_that_waits_for_its_retry_keeps_its_key_and_frees_its_slot(
+async def test_a_run_that_waits_for_its_retry_keeps_its_key_and_frees_its_slot(
     url: str,
 ) -> None:
     hw = Headway(url)
@@ -87,13 +87,13 @@ async def test_one_that_waits_for_its_retry_keeps_its_key_and_frees_its_slot(
         record = await failing.record()
         assert record.run.status is RunStatus.RUNNING
         assert (record.run.slot, record.run.attempt) == (None, 2)
-        # A cancel reaches it while it waits: nobody has to be asked.
+        # No instance holds it while it waits, so the cancel ends it at once.
         assert await failing.cancel() == "canceled"
         assert await behind.result(10) == "ann"
 
 
 @pytest.mark.parametrize("share", [0.0, 0.5, 1.0])
-def test_the_delay_is_a_share_of_a_time_that_doubles_up_to_its_cap(share: float) -> None:
+def test_the_retry_delay_doubles_up_to_its_cap(share: float) -> None:
     backoff = Backoff(base_s=1.0, cap_s=10.0)
     delays_s = [backoff.delay_s(attempt, share=share) for attempt in (1, 2, 3, 4, 5, 999)]
     assert delays_s == [share * bound_s for bound_s in (1, 2, 4, 8, 10, 10)]

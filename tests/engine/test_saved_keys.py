@@ -1,4 +1,4 @@
-"""What was saved for a key is what its next run gets, unless told otherwise."""
+"""A run uses the parameters saved for its key unless the caller passes others."""
 
 import json
 from typing import Any
@@ -28,20 +28,20 @@ def headway_with_jobs(url: str) -> Headway:
 
 
 @pytest.mark.proves("R1.7")
-async def test_a_start_without_parameters_takes_the_saved_ones(url: str) -> None:
+async def test_a_start_without_parameters_uses_the_saved_ones(url: str) -> None:
     async with headway_with_jobs(url) as hw:
         await hw.keys.save("ann", job="mirror", params={"url": "a", "page": 7})
         run = await hw.start("mirror", key=" ann ")
         assert (await run.record()).params == '{"page":7,"url":"a"}'
         assert await run.result() == ["a", 7]
         assert await (await hw.continue_("mirror", key="ann")).result() == ["a", 7]
-        given = await hw.start("mirror", key="ann", params={"url": "b"})
-        assert await given.result() == ["b", 1]
+        other = await hw.start("mirror", key="ann", params={"url": "b"})
+        assert await other.result() == ["b", 1]
         assert await (await hw.start("other", key="ann")).result() == 1
 
 
 @pytest.mark.proves("R1.7")
-async def test_what_is_saved_half_done_is_refused_at_the_start(url: str) -> None:
+async def test_incomplete_saved_parameters_are_refused_at_the_start(url: str) -> None:
     async with headway_with_jobs(url) as hw:
         await hw.keys.save("ann", job="mirror", params={"page": 7})
         with pytest.raises(InvalidInput, match=r"params\.url: is missing"):
@@ -51,20 +51,20 @@ async def test_what_is_saved_half_done_is_refused_at_the_start(url: str) -> None
 
 
 @pytest.mark.proves("R1.7")
-async def test_a_row_that_changes_at_the_moment_of_the_start_is_not_overlooked(
+async def test_a_saved_key_that_changes_during_the_start_is_detected(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with headway_with_jobs(url) as hw:
         await hw.keys.save("ann", job="mirror", params={"url": "a"})
         read = SqlRunReader.saved_key
 
-        async def read_and_wait(reader: SqlRunReader, key: Key) -> SavedKey | None:
+        async def read_then_change(reader: SqlRunReader, key: Key) -> SavedKey | None:
             row = await read(reader, key)
             await hw.keys.save("ann", job="mirror", params={"url": "b"})
             return row
 
         with monkeypatch.context() as patched:
-            patched.setattr(SqlRunReader, "saved_key", read_and_wait)
+            patched.setattr(SqlRunReader, "saved_key", read_then_change)
             with pytest.raises(RevisionConflict, match="key 'ann' has changed since it was read"):
                 await hw.start("mirror", key="ann")
         await hw.lanes.set("main", is_paused=True)
@@ -76,7 +76,7 @@ async def test_a_row_that_changes_at_the_moment_of_the_start_is_not_overlooked(
 
 
 @pytest.mark.proves("R1.12")
-async def test_paste_overwrites_all_parameters_and_never_the_identity(url: str) -> None:
+async def test_saving_copied_parameters_overwrites_all_but_the_key(url: str) -> None:
     async with headway_with_jobs(url) as hw:
         copied = await hw.keys.save("ann", job="mirror", params={"url": "a", "page": 7})
         await hw.keys.save("bob", job="mirror", params={"page": 3})

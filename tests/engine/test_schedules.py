@@ -1,4 +1,4 @@
-"""Schedules as a process keeps them: registered, fired, missed, waited for, and left."""
+"""Schedules in a process: registration, firing, missed times, outages and shutdown."""
 
 import asyncio
 import logging
@@ -16,7 +16,7 @@ from headway.core.ids import SECOND_US
 from headway.core.run.status import RunStatus
 from headway.core.schedule import MissedPolicy, Schedule
 from headway.ports.clock import Clock
-from headway.services.upkeep import scheduler as service
+from headway.services.upkeep import scheduler
 from headway.services.upkeep.scheduler import POLL_S_MIN, fire_due, run_schedules
 from headway.testing import FakeClock, a_schedule
 from tests.engine.scenes import records, records_of
@@ -32,7 +32,7 @@ HOURLY = [
 
 @pytest.fixture
 def clock() -> FakeClock:
-    """Ten past some hour."""
+    """Return a clock that shows ten minutes past an hour."""
     clock = FakeClock()
     clock.advance(3_600 + 600 - clock() / SECOND_US % 3_600)
     return clock
@@ -40,9 +40,9 @@ def clock() -> FakeClock:
 
 @pytest.fixture
 async def store(url: str, clock: FakeClock) -> AsyncIterator[SqlStore]:
-    opened = await open_store([url], now=clock)
-    yield opened
-    await opened.close()
+    store = await open_store([url], now=clock)
+    yield store
+    await store.close()
 
 
 async def keys_fired(store: SqlStore) -> list[str]:
@@ -50,10 +50,10 @@ async def keys_fired(store: SqlStore) -> list[str]:
 
 
 @pytest.mark.proves("I18")
-async def test_each_look_fires_what_is_due_and_says_when_to_look_again(
+async def test_each_poll_fires_due_schedules_and_returns_the_next_delay(
     store: SqlStore, clock: FakeClock
 ) -> None:
-    assert await fire_due(store, IDS, HOURLY) == POLL_S_MIN  # Begun.
+    assert await fire_due(store, IDS, HOURLY) == POLL_S_MIN  # The schedules are created.
     assert await fire_due(store, IDS, HOURLY) == 1_200
     clock.advance(20 * 60 - 7)
     assert await fire_due(store, IDS, HOURLY) == 7.0
@@ -65,7 +65,7 @@ async def test_each_look_fires_what_is_due_and_says_when_to_look_again(
 
 
 @pytest.mark.proves("I18")
-async def test_after_a_pause_missed_slots_are_decided_and_the_next_ones_fire(
+async def test_after_a_pause_missed_times_are_handled_and_the_next_ones_fire(
     store: SqlStore, clock: FakeClock
 ) -> None:
     await fire_due(store, IDS, HOURLY)
@@ -80,7 +80,7 @@ async def test_after_a_pause_missed_slots_are_decided_and_the_next_ones_fire(
 
 
 class Outage:
-    """A store that is out for its first looks."""
+    """A store whose first commands fail."""
 
     def __init__(self, store: SqlStore, *errors: Exception) -> None:
         self._store = store
@@ -100,40 +100,42 @@ class Outage:
     piggyback = SqlStore.piggyback
 
 
-async def kept(
-    store: Any, schedules: list[Schedule], *, until: asyncio.Event, clock: Clock | None = None
+async def run_until(
+    store: Any, schedules: list[Schedule], *, event: asyncio.Event, clock: Clock | None = None
 ) -> None:
     async with asyncio.timeout(60), asyncio.TaskGroup() as group:
-        keeping = group.create_task(run_schedules(store, IDS, clock or SystemClock(), schedules))
-        await until.wait()
-        keeping.cancel()
+        task = group.create_task(run_schedules(store, IDS, clock or SystemClock(), schedules))
+        await event.wait()
+        task.cancel()
 
 
 @pytest.mark.proves("I20")
-async def test_an_outage_is_waited_out(
+async def test_an_outage_is_logged_and_retried(
     store: SqlStore, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(service, "RETRY_S", 0.0)
+    monkeypatch.setattr(scheduler, "RETRY_S", 0.0)
     outage = Outage(store, *[DatabaseUnavailable({"db": "is gone"})] * 3)
     with caplog.at_level(logging.WARNING):
-        await kept(outage, HOURLY[:1], until=outage.is_over)
+        await run_until(outage, HOURLY[:1], event=outage.is_over)
     reason = "'no database address can be used: db: is gone'"
-    assert caplog.messages == [f"schedules_not_looked_at reason={reason}"] * 3
+    assert caplog.messages == [f"schedule_poll_failed reason={reason}"] * 3
 
 
 @pytest.mark.proves("I20")
-async def test_a_store_that_is_closed_ends_it(store: SqlStore) -> None:
+async def test_a_closed_store_ends_the_scheduler(store: SqlStore) -> None:
     with pytest.raises(StoreClosed):
         await run_schedules(Outage(store, StoreClosed()), IDS, SystemClock(), HOURLY[:1])
 
 
 @pytest.mark.proves("I18")
-async def test_it_looks_again_in_time_and_does_not_spin(store: SqlStore, clock: FakeClock) -> None:
-    """The clock is moved by what it waits: a day takes a few looks for each of its slots."""
+async def test_the_scheduler_polls_in_time_and_does_not_spin(
+    store: SqlStore, clock: FakeClock
+) -> None:
+    """Each wait advances the clock; a day takes a few polls per scheduled time."""
     waits: list[float] = []
     day_has_passed = asyncio.Event()
 
-    class Passing(SystemClock):
+    class AdvancingClock(SystemClock):
         async def sleep(self, seconds: float) -> None:
             waits.append(seconds)
             clock.advance(seconds)
@@ -141,7 +143,7 @@ async def test_it_looks_again_in_time_and_does_not_spin(store: SqlStore, clock: 
                 day_has_passed.set()
                 await asyncio.Event().wait()
 
-    await kept(store, HOURLY[:1], until=day_has_passed, clock=Passing())
+    await run_until(store, HOURLY[:1], event=day_has_passed, clock=AdvancingClock())
     ended = [record.run.status for record in await records(store)]
     assert ended == [RunStatus.QUEUED, *[RunStatus.REJECTED] * 23]
     assert len(waits) < 24 * 3
@@ -150,42 +152,42 @@ async def test_it_looks_again_in_time_and_does_not_spin(store: SqlStore, clock: 
 
 
 @pytest.mark.proves("I18")
-async def test_a_clock_that_jumps_is_noticed_though_it_was_said_to_be_long(
+async def test_a_clock_jump_during_a_long_wait_is_noticed(
     store: SqlStore, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(service, "POLL_S_MAX", 0.01)
+    monkeypatch.setattr(scheduler, "POLL_S_MAX", 0.01)
     fired = asyncio.Event()
     store.listen(lambda events: fired.set() if events[0].type == "schedule_fired" else None)
 
-    class Jumping(SystemClock):
+    class JumpingClock(SystemClock):
         async def sleep(self, seconds: float) -> None:
             if seconds > POLL_S_MIN:
                 clock.advance(seconds)
             await asyncio.sleep(seconds)
 
-    await kept(store, HOURLY[:1], until=fired, clock=Jumping())
+    await run_until(store, HOURLY[:1], event=fired, clock=JumpingClock())
 
 
-# The library face.
+# The library API.
 
 
-def scheduled(url: str, **wanted: Any) -> tuple[Headway, asyncio.Queue[str]]:
+def headway_with_schedule(url: str, **options: Any) -> tuple[Headway, asyncio.Queue[str]]:
     hw = Headway(url)
-    worked: asyncio.Queue[str] = asyncio.Queue()
+    executed_keys: asyncio.Queue[str] = asyncio.Queue()
 
     @hw.job(timeout_s=60)
     async def mirror(ctx: RunContext, page: int = 0) -> int:
-        worked.put_nowait(ctx.key)
+        executed_keys.put_nowait(ctx.key)
         return page
 
-    hw.schedule(**{"expression": "* * * * *", "job": "mirror", **wanted})
-    return hw, worked
+    hw.schedule(**{"expression": "* * * * *", "job": "mirror", **options})
+    return hw, executed_keys
 
 
 @pytest.mark.proves("I18")
-async def test_what_was_missed_while_no_process_ran_is_made_up_for_once(url: str) -> None:
-    """The rows are those of a process that ran an hour ago, by the clock of the database."""
-    hw, worked = scheduled(url, name="pages", params={"page": 3}, missed="once")
+async def test_times_missed_while_no_process_ran_fire_once(url: str) -> None:
+    """The stored rows are those of a process that ran an hour ago."""
+    hw, executed_keys = headway_with_schedule(url, name="pages", params={"page": 3}, missed="once")
     clock = FakeClock()
     clock.advance((SystemClock().now() - clock()) / SECOND_US - 3_600)
     earlier = await open_store([url], now=clock)
@@ -193,42 +195,43 @@ async def test_what_was_missed_while_no_process_ran_is_made_up_for_once(url: str
     await earlier.close()
     async with hw:
         async with asyncio.timeout(20):
-            assert await worked.get() == "pages"
+            assert await executed_keys.get() == "pages"
         (record, *_) = await records_of(hw)
         assert (record.run.lane, record.run.timeout_us) == ("cron", 60_000_000)
         assert record.params == '{"page":3}'
 
 
-async def test_a_schedule_that_breaks_ends_the_body_with_its_error(
+async def test_an_error_of_the_scheduler_ends_the_body(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def broken(*_: object) -> float:
-        raise ZeroDivisionError("a mistake of ours")
+    async def raise_error(*_: object) -> float:
+        raise ZeroDivisionError("internal error")
 
-    monkeypatch.setattr(service, "fire_due", broken)
-    hw, _ = scheduled(url)
-    with pytest.raises(ZeroDivisionError, match="a mistake of ours"):
+    monkeypatch.setattr(scheduler, "fire_due", raise_error)
+    hw, _ = headway_with_schedule(url)
+    with pytest.raises(ZeroDivisionError, match="internal error"):
         async with hw, asyncio.timeout(20):
             await asyncio.Event().wait()
 
 
 @pytest.mark.parametrize(
-    "mine", [KeyError("mine"), ExceptionGroup("mine", [KeyError()]), asyncio.CancelledError("mine")]
+    "error",
+    [KeyError("mine"), ExceptionGroup("mine", [KeyError()]), asyncio.CancelledError("mine")],
 )
-async def test_an_error_of_the_body_is_raised_as_it_is(url: str, mine: BaseException) -> None:
-    hw, _ = scheduled(url)
-    with pytest.raises(type(mine)) as raised:
+async def test_an_error_of_the_body_is_raised_unchanged(url: str, error: BaseException) -> None:
+    hw, _ = headway_with_schedule(url)
+    with pytest.raises(type(error)) as raised:
         async with hw:
-            raise mine
-    assert raised.value is mine
-    async with hw:  # And it can be opened again.
+            raise error
+    assert raised.value is error
+    async with hw:  # It can be opened again.
         pass
 
 
 @pytest.mark.proves("I15")
 def test_a_schedule_is_checked_when_it_is_registered(url: str) -> None:
-    hw, _ = scheduled(url)
-    faults: list[tuple[str, dict[str, Any]]] = [
+    hw, _ = headway_with_schedule(url)
+    invalid_options: list[tuple[str, dict[str, Any]]] = [
         ("job", {"job": "miror"}),
         ("name", {}),
         ("params", {"name": "a", "params": [1]}),
@@ -237,22 +240,22 @@ def test_a_schedule_is_checked_when_it_is_registered(url: str) -> None:
         ("time_zone", {"name": "a", "time_zone": "Mars/Olympus"}),
         ("missed", {"name": "a", "missed": "twice"}),
     ]
-    for place, wanted in faults:
+    for field, options in invalid_options:
         with pytest.raises(InvalidInput) as refused:
-            hw.schedule(**{"expression": "* * * * *", "job": "mirror", **wanted})
-        assert refused.value.field == place
+            hw.schedule(**{"expression": "* * * * *", "job": "mirror", **options})
+        assert refused.value.field == field
 
 
 @pytest.mark.proves("I19")
-def test_there_is_a_limit_to_schedules(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_number_of_schedules_is_limited(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("headway.services.upkeep.scheduler.SCHEDULE_COUNT_MAX", 1)
-    hw, _ = scheduled(url)
-    with pytest.raises(InvalidInput, match="there are 1 schedules already"):
+    hw, _ = headway_with_schedule(url)
+    with pytest.raises(InvalidInput, match="1 schedules are already registered"):
         hw.schedule("* * * * *", job="mirror", name="another")
 
 
-async def test_a_schedule_is_registered_before_the_start(url: str) -> None:
-    hw, _ = scheduled(url)
+async def test_a_schedule_must_be_registered_before_the_start(url: str) -> None:
+    hw, _ = headway_with_schedule(url)
     async with hw:
         with pytest.raises(RuntimeError, match="before `async with`"):
             hw.schedule("* * * * *", job="mirror", name="late")

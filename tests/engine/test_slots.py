@@ -1,4 +1,4 @@
-"""Who has waited goes on when it has a slot again, and not before (I5)."""
+"""A run that waited continues only when it has a slot again (I5)."""
 
 import asyncio
 from collections.abc import Sequence
@@ -12,59 +12,59 @@ from headway.adapters.system.system_clock import SystemClock
 from headway.core.command.run.cancel import RequestCancel
 from headway.core.run.events import Event, EventType
 from headway.core.run.status import RunStatus
-from headway.services.context import run_context as context
+from headway.services.context import run_context
 from headway.services.context.execution import Execution
 from headway.services.engine import engine
-from tests.engine.scenes import Gauge, looked_at
-from tests.engine.test_waiting import until_asked
+from tests.engine.scenes import Gauge, open_bare_store
+from tests.engine.test_waiting import wait_until_asked
 
 pytestmark = pytest.mark.backend("sqlite")
 
 
-async def until_slotless(run: RunHandle) -> None:
+async def wait_until_slotless(run: RunHandle) -> None:
     while (await run.record()).run.slot is not None:  # noqa: ASYNC110
         await asyncio.sleep(0.01)
 
 
 @pytest.mark.proves("I5")
-async def test_one_that_is_cancelled_while_it_waits_does_not_go_on_without_a_slot(
+async def test_a_run_cancelled_while_it_waits_does_not_continue_without_a_slot(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The cancel comes from elsewhere, so it is heard of only after the wait."""
-    monkeypatch.setattr(context, "SHORT_WAIT_S", 0.0)
-    hw, went_on = Headway(url, lease_ttl_s=3.0), list[str]()
+    """The cancel comes from another process, so it is seen only after the wait."""
+    monkeypatch.setattr(run_context, "SHORT_WAIT_S", 0.0)
+    hw, continued = Headway(url, lease_ttl_s=3.0), list[str]()
 
     @hw.job()
     async def waits(ctx: RunContext) -> None:
         await ctx.sleep(0.3)
-        went_on.append(ctx.run_id)
+        continued.append(ctx.run_id)
 
-    async with hw, looked_at(url) as elsewhere:
+    async with hw, open_bare_store(url) as elsewhere:
         run = await hw.start("waits")
-        await until_slotless(run)
+        await wait_until_slotless(run)
         await elsewhere.apply(RequestCancel(run_id=run.id))
         assert (await run.wait_for_end()).run.status is RunStatus.CANCELED
-    assert went_on == []
+    assert continued == []
 
 
 @pytest.mark.proves("I5")
-async def test_a_look_from_before_the_wait_gives_nobody_a_slot(
+async def test_a_poll_from_before_the_wait_grants_no_slot(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(context, "SHORT_WAIT_S", 0.0)
-    look = SqlRunReader.runs_held_by
-    seen, tell, looks_again = asyncio.Event(), asyncio.Event(), asyncio.Event()
+    monkeypatch.setattr(run_context, "SHORT_WAIT_S", 0.0)
+    held_runs = SqlRunReader.held_runs
+    seen, may_return, polls_again = asyncio.Event(), asyncio.Event(), asyncio.Event()
 
-    async def look_and_tell_later(self: SqlRunReader, *what: Any, **more: Any) -> Any:
-        if tell.is_set():
-            looks_again.set()
-        held = await look(self, *what, **more)
+    async def read_and_return_later(self: SqlRunReader, *arguments: Any, **options: Any) -> Any:
+        if may_return.is_set():
+            polls_again.set()
+        held = await held_runs(self, *arguments, **options)
         if any(run.slot is not None for run in held) and not seen.is_set():
             seen.set()
-            await tell.wait()
+            await may_return.wait()
         return held
 
-    monkeypatch.setattr(SqlRunReader, "runs_held_by", look_and_tell_later)
+    monkeypatch.setattr(SqlRunReader, "held_runs", read_and_return_later)
     monkeypatch.setattr(engine, "POLL_S", 0.05)
     hw, gauge, release = Headway(url, lease_ttl_s=3.0), Gauge(), asyncio.Event()
 
@@ -85,30 +85,30 @@ async def test_a_look_from_before_the_wait_gives_nobody_a_slot(
         waiting = await hw.start("waits", key="ann")
         await seen.wait()
         working = await hw.start("works", key="bob")
-        await gauge.reaches(1)
+        await gauge.wait_for_count(1)
         while (await waiting.record()).run.queue_rank is None:  # noqa: ASYNC110
             await asyncio.sleep(0.01)
-        tell.set()
-        await looks_again.wait()
+        may_return.set()
+        await polls_again.wait()
         release.set()
         await asyncio.gather(waiting.result(10), working.result(10))
     assert gauge.peak == 1
 
 
 @pytest.mark.proves("I8")
-async def test_a_slot_whose_answer_was_lost_is_found_also_when_messages_wait(
+async def test_a_slot_grant_that_was_lost_is_found_again(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(context, "SHORT_WAIT_S", 0.0)
-    got_slot, lost = Execution.grant_slot, list[str]()
+    monkeypatch.setattr(run_context, "SHORT_WAIT_S", 0.0)
+    grant_slot, lost_run_ids = Execution.grant_slot, list[str]()
 
-    def lose_the_first(self: Execution) -> None:
-        if lost:
-            got_slot(self)
+    def lose_the_first_grant(self: Execution) -> None:
+        if lost_run_ids:
+            grant_slot(self)
         elif self.slot_future is not None:
-            lost.append(self.claimed.run_id)
+            lost_run_ids.append(self.claimed.run_id)
 
-    monkeypatch.setattr(Execution, "got_slot", lose_the_first)
+    monkeypatch.setattr(Execution, "grant_slot", lose_the_first_grant)
     hw = Headway(url, lease_ttl_s=3.0)
 
     @hw.job()
@@ -118,13 +118,13 @@ async def test_a_slot_whose_answer_was_lost_is_found_also_when_messages_wait(
 
     async with hw:
         run = await hw.start("waits")
-        await until_slotless(run)
+        await wait_until_slotless(run)
         await run.send("hello", deliver="when_listening")
         assert await run.result(20) == ["hello"]
 
 
 @pytest.mark.proves("I5")
-async def test_of_waits_that_overlap_the_first_gives_the_slot_back_and_the_last_gets_it(
+async def test_overlapping_waits_release_the_slot_once_and_regain_it_at_the_end(
     url: str,
 ) -> None:
     hw = Headway(url)
@@ -140,7 +140,7 @@ async def test_of_waits_that_overlap_the_first_gives_the_slot_back_and_the_last_
     async with hw:
         await hw.lanes.set("main", max_concurrent=1)
         asking = await hw.start("asks", key="ann")
-        await until_asked(hw, 1)
+        await wait_until_asked(hw, 1)
         await (await hw.start("works", key="bob")).result(10)
         first, second = await asking.interrupts()
         await asking.answer(first, "yes")
@@ -151,8 +151,8 @@ async def test_of_waits_that_overlap_the_first_gives_the_slot_back_and_the_last_
     assert (kinds.count(EventType.WAITING), kinds.count(EventType.WOKEN)) == (1, 1)
 
 
-class MovedClock(SystemClock):
-    """It moves when it is told to; who sleeps by it is noted, and goes on at once."""
+class ManualClock(SystemClock):
+    """A clock that the test advances. A sleep is recorded and returns at once."""
 
     def __init__(self) -> None:
         self.ahead_s = 0.0
@@ -166,10 +166,10 @@ class MovedClock(SystemClock):
 
 
 @pytest.mark.proves("I5")
-async def test_the_time_that_it_takes_to_give_the_slot_back_is_part_of_the_sleep(
+async def test_the_time_to_release_the_slot_is_part_of_the_sleep(
     url: str,
 ) -> None:
-    clock = MovedClock()
+    clock = ManualClock()
     hw = Headway(url, clock=clock)
 
     @hw.job()
@@ -177,11 +177,11 @@ async def test_the_time_that_it_takes_to_give_the_slot_back_is_part_of_the_sleep
         await ctx.sleep(60)
         await ctx.sleep(30)
 
-    def give_back_slowly(events: Sequence[Event]) -> None:
+    def release_slowly(events: Sequence[Event]) -> None:
         if any(event.type == EventType.WAITING for event in events):
             clock.ahead_s += 40
 
     async with hw:
-        hw.store.listen(give_back_slowly)
+        hw.store.listen(release_slowly)
         await (await hw.start("sleeps")).result(10)
     assert clock.slept_s == [20, 0]

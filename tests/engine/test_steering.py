@@ -1,4 +1,4 @@
-"""Speaking to a live run, and what it can ask: windows, refusals, forms, a cancel's stages."""
+"""Messages to a running job, and its interrupts: windows, refusals, schemas, cancel stages."""
 
 import asyncio
 import json
@@ -32,105 +32,108 @@ FORM = {"type": "object", "required": ["count"], "properties": {"count": {"type"
 
 
 class Scene:
-    """A job whose loop goes from phase to phase when the test says so."""
+    """A job whose loop moves from phase to phase when the test lets it."""
 
     def __init__(self, url: str) -> None:
         self.hw = Headway(url)
         self.reached: dict[str, asyncio.Event] = {}
-        self.may_go_on: dict[str, asyncio.Event] = {}
+        self.may_continue: dict[str, asyncio.Event] = {}
         for phase in ("begun", "streaming", "compacting", "again", "closed"):
-            self.reached[phase], self.may_go_on[phase] = asyncio.Event(), asyncio.Event()
-        self.taken: list[Any] = []
+            self.reached[phase], self.may_continue[phase] = asyncio.Event(), asyncio.Event()
+        self.received: list[Any] = []
         self.hw.job(name="agent")(self.agent)
 
     async def agent(self, ctx: RunContext) -> list[Any]:
         await self._at("begun")
         async with ctx.listening():
             await self._at("streaming")
-            self.taken += await ctx.messages()
+            self.received += await ctx.messages()
             async with ctx.compacting():
                 await self._at("compacting")
             await self._at("again")
         await self._at("closed")
-        self.taken += await ctx.messages()
-        return self.taken
+        self.received += await ctx.messages()
+        return self.received
 
     async def _at(self, phase: str) -> None:
         self.reached[phase].set()
-        await self.may_go_on[phase].wait()
+        await self.may_continue[phase].wait()
 
-    async def until(self, phase: str) -> None:
+    async def wait_for_phase(self, phase: str) -> None:
         for earlier in self.reached:
             if earlier == phase:
                 break
-            self.may_go_on[earlier].set()
+            self.may_continue[earlier].set()
         await self.reached[phase].wait()
 
 
 @pytest.mark.proves("R4.8")
-async def test_a_run_is_spoken_to_only_while_its_loop_listens(url: str) -> None:
+async def test_a_run_accepts_messages_only_while_its_loop_listens(url: str) -> None:
     scene = Scene(url)
     async with asyncio.timeout(60), scene.hw as hw:
         run = await hw.start("agent", key="ann")
-        await scene.until("begun")
+        await scene.wait_for_phase("begun")
         assert await run.steer("too early") is Refusal.NOT_STREAMING
-        await scene.until("streaming")
+        await scene.wait_for_phase("streaming")
         assert (await run.is_streaming(), await run.is_compacting()) == (True, False)
         assert await run.steer("one", by="bob") is None
-        await scene.until("compacting")
+        await scene.wait_for_phase("compacting")
         assert (await run.is_streaming(), await run.is_compacting()) == (False, True)
         assert await run.steer("lost?") is Refusal.COMPACTING
         with pytest.raises(MessageRefused, match="is compacting, and accepts no messages"):
             await run.send("lost?")
-        await scene.until("again")
+        await scene.wait_for_phase("again")
         assert await run.steer("two") is None
-        await scene.until("closed")
+        await scene.wait_for_phase("closed")
         assert await run.steer("too late") is Refusal.NOT_STREAMING
         assert await run.cancel() is CancelResult.TOO_LATE
-        with pytest.raises(KeyBusy):  # Its key is held until it has come home.
+        with pytest.raises(KeyBusy):  # Its key stays busy until the run has ended.
             await hw.start("agent", key="ann")
-        scene.may_go_on["closed"].set()
-        # What was accepted before the loop ended is not lost.
+        scene.may_continue["closed"].set()
+        # Messages accepted before the loop ended are not lost.
         assert await run.result() == ["one", "two"]
         assert await run.steer("over") is Refusal.NO_ACTIVE_RUN
 
 
 @pytest.mark.proves("R4.11")
-async def test_each_message_that_the_job_takes_is_told_with_its_sender(url: str) -> None:
+async def test_each_consumed_message_has_an_event_with_its_sender(url: str) -> None:
     scene = Scene(url)
     async with asyncio.timeout(60), scene.hw as hw:
         run = await hw.start("agent")
-        await scene.until("streaming")
+        await scene.wait_for_phase("streaming")
         for text in ("one", "two"):
             await run.steer(text, by="bob")
-        for gate in scene.may_go_on.values():
+        for gate in scene.may_continue.values():
             gate.set()
         await run.result()
-        told = [
+        payloads = [
             json.loads(event.payload)
             async for event in run.events()
             if event.type == EventType.QUEUED_MESSAGE
         ]
-    assert [(one["by"], one["message"]) for one in told] == [("bob", "one"), ("bob", "two")]
+    assert [(payload["by"], payload["message"]) for payload in payloads] == [
+        ("bob", "one"),
+        ("bob", "two"),
+    ]
 
 
 @pytest.mark.proves("R4.15")
-async def test_a_queue_that_is_full_says_so(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_full_inbox_refuses_messages(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(inbox, "UNREAD_COUNT_MAX", 2)
     scene = Scene(url)
     async with asyncio.timeout(60), scene.hw as hw:
         run = await hw.start("agent")
-        await scene.until("streaming")
+        await scene.wait_for_phase("streaming")
         assert [await run.steer(number) for number in range(3)] == [None, None, Refusal.FULL]
         with pytest.raises(InboxOverflow):
             await run.send(3)
-        for gate in scene.may_go_on.values():
+        for gate in scene.may_continue.values():
             gate.set()
         assert await run.result() == [0, 1]
 
 
 @pytest.mark.proves("R4.11")
-async def test_a_follow_up_is_the_next_run_of_the_key(url: str) -> None:
+async def test_a_message_that_cannot_be_steered_starts_the_next_run_of_the_key(url: str) -> None:
     hw, may_end = Headway(url), asyncio.Event()
 
     @hw.job()
@@ -152,7 +155,7 @@ async def test_a_follow_up_is_the_next_run_of_the_key(url: str) -> None:
 
 
 @pytest.mark.proves("R4.14")
-async def test_a_compaction_that_takes_too_long_ends(url: str) -> None:
+async def test_a_compaction_ends_at_its_timeout(url: str) -> None:
     hw = Headway(url)
 
     @hw.job()
@@ -171,29 +174,29 @@ async def test_a_compaction_that_takes_too_long_ends(url: str) -> None:
 
 
 @pytest.mark.proves("R3.11")
-async def test_the_active_run_of_a_key_on_whichever_instance(url: str) -> None:
+async def test_the_active_run_of_a_key_is_reachable_from_any_instance(url: str) -> None:
     scene = Scene(url)
     async with asyncio.timeout(60), scene.hw as here, Headway(url) as there:
         assert await there.active.get("ann") is None
         assert (await there.active.queue_message("ann", "?")).refusal is Refusal.NO_ACTIVE_RUN
         assert await there.active.abort("ann") is False
         run = await here.start("agent", key="ann")
-        await scene.until("begun")
-        found = await there.active.get("ann")
-        assert found is not None
-        assert found.id == run.id
+        await scene.wait_for_phase("begun")
+        active = await there.active.get("ann")
+        assert active is not None
+        assert active.id == run.id
         refused = await there.active.queue_message("ann", "?")
         assert (bool(refused), refused.refusal) == (False, Refusal.NOT_STREAMING)
-        await scene.until("streaming")
+        await scene.wait_for_phase("streaming")
         assert await there.active.queue_message("ann", "hi")
-        await scene.until("compacting")
+        await scene.wait_for_phase("compacting")
         assert (await there.active.queue_message("ann", "?")).refusal is Refusal.COMPACTING
         assert await there.active.abort("ann") is True
         assert (await run.wait_for_end()).run.status is RunStatus.CANCELED
 
 
 @pytest.mark.proves("R3.11", "R7.10")
-async def test_to_abort_a_key_starts_none_of_its_queued_turns(url: str) -> None:
+async def test_aborting_a_key_starts_none_of_its_queued_runs(url: str) -> None:
     hw, begun, started = Headway(url), list[int](), asyncio.Event()
 
     @hw.job()
@@ -215,37 +218,37 @@ async def test_to_abort_a_key_starts_none_of_its_queued_turns(url: str) -> None:
         while 9 not in begun:  # noqa: ASYNC110
             await asyncio.sleep(0.01)
         await after.cancel()
-    assert [one.run.status for one in ended] == [RunStatus.CANCELED] * 3
-    assert [json.loads(one.cancel or "")["by"] for one in ended] == ["eve"] * 3
+    assert [record.run.status for record in ended] == [RunStatus.CANCELED] * 3
+    assert [json.loads(record.cancel or "")["by"] for record in ended] == ["eve"] * 3
     assert begun == [0, 9]
 
 
 @pytest.mark.proves("R3.11")
-async def test_the_end_of_a_run_wakes_all_who_wait_for_it(
+async def test_the_end_of_a_run_wakes_all_its_waiters(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(active_runs, "WAIT_TIMEOUT_S_MIN", 0.01)
+    monkeypatch.setattr(active_runs, "WAIT_S_MIN", 0.01)
     scene = Scene(url)
     async with asyncio.timeout(60), scene.hw as here, Headway(url) as there:
         assert await there.active.wait_for_end("ann") is True
         run = await here.start("agent", key="ann")
-        await scene.until("begun")
+        await scene.wait_for_phase("begun")
         assert await there.active.wait_for_end("ann", timeout_s=0) is False
         waits = [hw.active.wait_for_end("ann", timeout_s=60) for hw in (here, there, there)]
-        for gate in scene.may_go_on.values():
+        for gate in scene.may_continue.values():
             gate.set()
         assert await asyncio.gather(*waits) == [True, True, True]
         await run.result()
 
 
-async def asked(run: RunHandle) -> str:
-    while not (found := await run.interrupts()):  # noqa: ASYNC110
+async def wait_for_call_id(run: RunHandle) -> str:
+    while not (interrupts := await run.interrupts()):  # noqa: ASYNC110
         await asyncio.sleep(0.01)
-    return next(iter(found))
+    return next(iter(interrupts))
 
 
 @pytest.mark.proves("R4.9")
-async def test_an_answer_that_does_not_fit_the_form_is_refused(url: str) -> None:
+async def test_an_answer_that_violates_the_schema_is_refused(url: str) -> None:
     hw = Headway(url)
 
     @hw.job()
@@ -254,7 +257,7 @@ async def test_an_answer_that_does_not_fit_the_form_is_refused(url: str) -> None
 
     async with asyncio.timeout(60), hw:
         run = await hw.start("asks")
-        assert await asked(run) == "tool-1"
+        assert await wait_for_call_id(run) == "tool-1"
         with pytest.raises(InvalidInput, match=r"answer\.count: must be of type integer"):
             await run.answer("tool-1", {"count": "many"})
         await run.answer("tool-1", {"count": 3}, by="ann")
@@ -262,7 +265,7 @@ async def test_an_answer_that_does_not_fit_the_form_is_refused(url: str) -> None
 
 
 @pytest.mark.proves("R4.9")
-async def test_nobody_answers_and_the_default_stands(url: str) -> None:
+async def test_without_an_answer_in_time_the_default_applies(url: str) -> None:
     hw = Headway(url)
 
     @hw.job()
@@ -270,62 +273,66 @@ async def test_nobody_answers_and_the_default_stands(url: str) -> None:
         return await ctx.interrupt("?", timeout_s=0.01, default={"count": 1}, schema=FORM)
 
     @hw.job()
-    async def mistaken(ctx: RunContext) -> Any:
+    async def invalid(ctx: RunContext) -> Any:
         return await ctx.interrupt("?", default={"count": "one"}, schema=FORM)
 
     async with asyncio.timeout(60), hw:
         run = await hw.start("asks")
         assert await run.result() == {"count": 1}
-        told = [json.loads(e.payload) async for e in run.events() if "permission_result" in e.type]
-        assert [(one["outcome"], one["by"]) for one in told] == [("timed_out", None)]
+        closed = [
+            json.loads(event.payload)
+            async for event in run.events()
+            if event.type == EventType.PERMISSION_RESULT
+        ]
+        assert [(payload["outcome"], payload["by"]) for payload in closed] == [("timed_out", None)]
         with pytest.raises(Exception, match=r"default\.count: must be of type integer"):
-            await (await hw.start("mistaken")).result()
+            await (await hw.start("invalid")).result()
 
 
 @pytest.mark.proves("R4.15")
-async def test_a_lease_a_persons_time_and_the_runs_are_three_clocks(url: str) -> None:
-    """The shortest is the lease, which is renewed; the longest the person's, which saves nobody."""
-    hw, heard = Headway(url, lease_ttl_s=0.5), list[Any]()
+async def test_lease_interrupt_timeout_and_run_timeout_are_independent(url: str) -> None:
+    """The lease is the shortest and is renewed; a long interrupt does not extend the run."""
+    hw, answers = Headway(url, lease_ttl_s=0.5), list[Any]()
 
     @hw.job(timeout_s=2)
     async def asks(ctx: RunContext) -> None:
-        heard.append(await ctx.interrupt("in time?", timeout_s=0.01))
+        answers.append(await ctx.interrupt("in time?", timeout_s=0.01))
         await ctx.interrupt("at all?", timeout_s=3_600, call_id="last")
 
     async with asyncio.timeout(60), hw:
         run = await hw.start("asks")
         ended = (await run.wait_for_end()).run
-        assert heard == [None]  # A question that nobody answers in time ends itself alone.
+        assert answers == [None]  # An interrupt that times out does not end the run.
         assert (ended.status, ended.generation) == (RunStatus.TIMED_OUT, 1)
         with pytest.raises(RunNotActive):
             await run.answer("last", "yes")
 
 
 @pytest.mark.proves("R4.9")
-async def test_a_cancel_answers_all_that_a_run_asks_at_once(url: str) -> None:
-    hw, heard = Headway(url), list[Any]()
+async def test_a_cancel_answers_all_open_interrupts_of_a_run(url: str) -> None:
+    hw, answers = Headway(url), list[Any]()
 
     @hw.job()
     async def asks(ctx: RunContext) -> None:
         first = asyncio.create_task(ctx.interrupt("first", call_id="first"))
         second = asyncio.create_task(ctx.interrupt("second", call_id="second"))
-        heard.append(await first)
-        heard.append(await second)
+        answers.append(await first)
+        answers.append(await second)
 
     async with asyncio.timeout(60), hw:
         run = await hw.start("asks")
         while len(await run.interrupts()) < 2:  # noqa: ASYNC110
             await asyncio.sleep(0.01)
         await run.answer("first", "yes")
-        while not heard:  # noqa: ASYNC110 - One is answered, the other still waits.
+        while not answers:  # noqa: ASYNC110 - One is answered, the other still waits.
             await asyncio.sleep(0.01)
         await run.cancel()
         await run.wait_for_end()
-    assert heard == ["yes", {"approved": False, "reason": "cancelled"}]
+    assert answers == ["yes", {"approved": False, "reason": "cancelled"}]
 
 
 @pytest.mark.proves("R4.10")
-async def test_the_stages_of_a_cancel_can_be_seen(url: str) -> None:
+async def test_events_show_the_stages_of_a_cancel(url: str) -> None:
     hw, began = Headway(url), asyncio.Event()
 
     @hw.job()
@@ -343,19 +350,19 @@ async def test_the_stages_of_a_cancel_can_be_seen(url: str) -> None:
 
 
 @pytest.mark.proves("R4.8")
-async def test_a_plain_function_listens_too(url: str) -> None:
+async def test_a_plain_function_can_listen(url: str) -> None:
     hw, listens = Headway(url), asyncio.Event()
     loop = asyncio.get_running_loop()
 
     @hw.job()
     def agent(ctx: BlockingRunContext) -> list[Any]:
-        heard: list[Any] = []
+        answers: list[Any] = []
         with ctx.listening():
             loop.call_soon_threadsafe(listens.set)
-            while not heard:
-                heard += ctx.messages()
+            while not answers:
+                answers += ctx.messages()
                 ctx.sleep(0.01)
-        return heard
+        return answers
 
     async with asyncio.timeout(60), hw:
         run = await hw.start("agent")
@@ -365,20 +372,20 @@ async def test_a_plain_function_listens_too(url: str) -> None:
 
 
 @pytest.mark.proves("R4.8", "R4.11", "I26")
-async def test_a_plain_function_listens_from_its_first_look_for_messages_on(url: str) -> None:
-    hw, looked = Headway(url), asyncio.Event()
-    may_look = threading.Event()
+async def test_a_plain_function_listens_from_its_first_read_of_messages(url: str) -> None:
+    hw, has_read = Headway(url), asyncio.Event()
+    may_read = threading.Event()
     loop = asyncio.get_running_loop()
 
     @hw.job()
     def agent(ctx: BlockingRunContext) -> list[Any]:
-        may_look.wait()
-        heard = ctx.messages()
-        loop.call_soon_threadsafe(looked.set)
-        while not heard:
-            heard = ctx.messages()
+        may_read.wait()
+        answers = ctx.messages()
+        loop.call_soon_threadsafe(has_read.set)
+        while not answers:
+            answers = ctx.messages()
             ctx.sleep(0.01)
-        return heard
+        return answers
 
     async with asyncio.timeout(60), hw:
         run = await hw.start("agent")
@@ -387,14 +394,14 @@ async def test_a_plain_function_listens_from_its_first_look_for_messages_on(url:
         with pytest.raises(MessageRefused, match="does not listen for messages now") as refused:
             await run.send("too early")
         assert (refused.value.reason, refused.value.can_wait) == ("not_streaming", True)
-        may_look.set()
-        await looked.wait()
+        may_read.set()
+        await has_read.wait()
         await run.send("hi")
         assert await run.result() == ["hi"]
 
 
 @pytest.mark.proves("R4.14", "I26")
-async def test_to_compact_before_listening_does_not_make_a_run_listen(url: str) -> None:
+async def test_compacting_before_listening_does_not_make_a_run_listen(url: str) -> None:
     hw = Headway(url)
 
     @hw.job()
@@ -410,7 +417,7 @@ async def test_to_compact_before_listening_does_not_make_a_run_listen(url: str) 
 
 
 @pytest.mark.proves("R3.11", "R1.5", "I26")
-async def test_a_message_that_steers_a_run_is_not_lost_when_the_run_is_replaced(url: str) -> None:
+async def test_steering_messages_survive_the_replacement_of_their_run(url: str) -> None:
     hw, listens = Headway(url), asyncio.Event()
 
     @hw.job()
@@ -432,7 +439,7 @@ async def test_a_message_that_steers_a_run_is_not_lost_when_the_run_is_replaced(
 
 
 @pytest.mark.proves("R4.11", "R4.9")
-async def test_a_message_or_an_answer_for_an_unknown_run_says_that_there_is_none(url: str) -> None:
+async def test_messages_and_answers_to_an_unknown_run_are_refused(url: str) -> None:
     async with Headway(url) as hw:
         run = hw.run("nope")
         with pytest.raises(RunNotFound, match="there is no run 'nope'"):
@@ -443,7 +450,7 @@ async def test_a_message_or_an_answer_for_an_unknown_run_says_that_there_is_none
 
 
 @pytest.mark.proves("R4.11")
-async def test_an_unknown_way_of_delivery_is_refused(url: str) -> None:
+async def test_an_unknown_delivery_mode_is_refused(url: str) -> None:
     async with Headway(url) as hw:
         with pytest.raises(InvalidInput, match="deliver"):
             await hw.run("nope").send("hello", deliver="soon")

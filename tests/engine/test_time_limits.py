@@ -29,7 +29,7 @@ async def limit_s(run: RunHandle) -> float | None:
 
 @pytest.fixture
 async def hw(url: str) -> AsyncIterator[Headway]:
-    """Its jobs are never executed: only their limits are looked at."""
+    """Open a Headway whose jobs are never executed; the tests only read their limits."""
     hw = Headway(url, execution_timeout_s=700)
 
     @hw.job
@@ -45,33 +45,35 @@ async def hw(url: str) -> AsyncIterator[Headway]:
         yield hw
 
 
-async def test_job_that_names_no_timeout_gets_the_execution_timeout(hw: Headway) -> None:
+async def test_a_job_without_a_timeout_gets_the_execution_timeout(hw: Headway) -> None:
     limits = {name: await limit_s(await hw.start(name)) for name in hw.jobs}
     assert limits == {"usual": 700, "short": 20, "unlimited": None}
 
 
-async def test_submission_may_name_another_limit_or_none(hw: Headway) -> None:
+async def test_a_submission_can_override_the_timeout(hw: Headway) -> None:
     assert await limit_s(await hw.submit("short", timeout_s=None)) is None
     assert await limit_s(await hw.submit("usual", timeout_s=5)) == 5
     assert await limit_s(await hw.submit("unlimited", timeout_s=5)) == 5
 
 
-async def test_same_idempotency_key_with_another_limit_is_another_request(hw: Headway) -> None:
+async def test_the_same_idempotency_key_with_another_timeout_is_another_request(
+    hw: Headway,
+) -> None:
     first = await hw.submit("short", idempotency_key="k")
     assert (await hw.submit("short", idempotency_key="k")).id == first.id
-    with pytest.raises(Exception, match="another request") as refused:
+    with pytest.raises(Exception, match="a different request") as refused:
         await hw.submit("short", idempotency_key="k", timeout_s=None)
     assert type(refused.value).__name__ == "IdempotencyConflict"
 
 
-async def test_task_of_a_flow_has_no_limit_of_its_own(hw: Headway) -> None:
+async def test_a_flow_task_has_no_default_timeout(hw: Headway) -> None:
     """A flow may run for weeks, so only its calls have a default limit."""
     await hw.flows.publish("nap", FLOW)
     assert await limit_s(await hw.flows.start("nap")) is None
     assert await limit_s(await hw.flows.start("nap", timeout_s=9)) == 9
 
 
-async def test_scheduled_runs_and_children_have_the_limit_of_their_job(url: str) -> None:
+async def test_scheduled_runs_and_children_have_the_timeout_of_their_job(url: str) -> None:
     hw = Headway(url, execution_timeout_s=700)
     limits: list[float | None] = []
 
@@ -88,7 +90,7 @@ async def test_scheduled_runs_and_children_have_the_limit_of_their_job(url: str)
 
     hw.schedule("0 0 1 1 *", job=usual)
     hw.schedule("0 0 1 1 *", job=unlimited)
-    assert {one.name: one.timeout_s for one in hw.schedules.values()} == {
+    assert {schedule.name: schedule.timeout_s for schedule in hw.schedules.values()} == {
         "usual": 700,
         "unlimited": None,
     }
@@ -97,7 +99,7 @@ async def test_scheduled_runs_and_children_have_the_limit_of_their_job(url: str)
     assert limits == [700, None]
 
 
-async def test_run_that_takes_longer_than_the_execution_timeout_is_timed_out(
+async def test_a_run_that_exceeds_the_execution_timeout_is_timed_out(
     headway: Headway, headway_clock: SteppingClock
 ) -> None:
     @headway.job
@@ -121,20 +123,20 @@ async def test_run_that_takes_longer_than_the_execution_timeout_is_timed_out(
 async def test_waiting_for_a_person_counts_towards_the_execution_timeout(
     headway: Headway, headway_clock: SteppingClock
 ) -> None:
-    asked = asyncio.Event()
+    has_asked = asyncio.Event()
 
     @headway.job
     async def ask(ctx: RunContext) -> Any:
-        asked.set()
+        has_asked.set()
         return await ctx.interrupt("?", timeout_s=3600)
 
     run = await headway.start(ask)
-    await asked.wait()
+    await has_asked.wait()
     await headway_clock.advance(seconds=1801)
     assert await run.status() is RunStatus.TIMED_OUT
 
 
-async def test_question_without_a_time_is_open_for_the_permission_timeout(url: str) -> None:
+async def test_an_interrupt_without_a_timeout_uses_the_permission_timeout(url: str) -> None:
     hw = Headway(url, permission_timeout_s=77)
 
     @hw.job
@@ -160,17 +162,17 @@ async def first_event(run: RunHandle, kind: str) -> Event:
     raise AssertionError(f"the run ended without {kind}")
 
 
-async def test_compaction_without_a_time_ends_after_the_compaction_timeout(url: str) -> None:
+async def test_a_compaction_without_a_timeout_uses_the_compaction_timeout(url: str) -> None:
     hw = Headway(url, compaction_timeout_s=0.05)
 
     @hw.job
     async def compact(ctx: RunContext) -> str:
-        began = datetime.now().astimezone()
+        started_at = datetime.now().astimezone()
         try:
             async with ctx.listening(), ctx.compacting():
                 await asyncio.Event().wait()
         except TimeoutError:
-            assert (datetime.now().astimezone() - began).total_seconds() >= 0.05
+            assert (datetime.now().astimezone() - started_at).total_seconds() >= 0.05
             return "timed out"
         return "never"
 
@@ -179,14 +181,14 @@ async def test_compaction_without_a_time_ends_after_the_compaction_timeout(url: 
 
 
 @pytest.mark.proves("R4.12")
-async def test_keys_in_redis_live_as_long_as_the_settings_say(url: str) -> None:
-    nobody = "redis://127.0.0.1:1"  # Nothing is stored: only the terms are looked at.
+async def test_redis_keys_expire_after_the_configured_times(url: str) -> None:
+    unreachable = "redis://127.0.0.1:1"  # Nothing is stored; only the limits are read.
     limits: dict[str, Any] = {
         "lease_ttl_s": 40,
         "permission_timeout_s": 50,
         "execution_timeout_s": 600,
     }
-    async with Headway(url, redis_url=nobody, **limits) as hw:
+    async with Headway(url, redis_url=unreachable, **limits) as hw:
         assert hw.hint_relay is not None
         runtime: Any = hw.hint_relay._runtime
-        assert {name: getattr(runtime._terms, name) for name in limits} == limits
+        assert {name: getattr(runtime._limits, name) for name in limits} == limits

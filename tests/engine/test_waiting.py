@@ -1,4 +1,4 @@
-"""Jobs that wait give their slot to others, and come back ahead of what is queued (I5, I9)."""
+"""Jobs that wait release their slot, and return ahead of queued runs (I5, I9)."""
 
 import asyncio
 import json
@@ -15,8 +15,8 @@ from tests.engine.scenes import Gauge
 pytestmark = pytest.mark.backend("sqlite")
 
 
-async def questions(hw: Headway) -> dict[str, str]:
-    """Which runs wait for an answer, each with the name of its question."""
+async def open_call_ids(hw: Headway) -> dict[str, str]:
+    """Return the runs that wait for an answer, each with the call id of its interrupt."""
     page = await hw.store.events.events(after_seq=0, limit=1_000)
     return {
         str(event.run_id): json.loads(event.payload)["call_id"]
@@ -25,14 +25,14 @@ async def questions(hw: Headway) -> dict[str, str]:
     }
 
 
-async def until_asked(hw: Headway, count: int) -> dict[str, str]:
-    while len(asked := await questions(hw)) < count:  # noqa: ASYNC110
+async def wait_until_asked(hw: Headway, count: int) -> dict[str, str]:
+    while len(call_ids := await open_call_ids(hw)) < count:  # noqa: ASYNC110
         await asyncio.sleep(0.01)
-    return asked
+    return call_ids
 
 
 @pytest.mark.proves("I5")
-async def test_three_wait_for_a_person_three_others_work_and_the_first_go_on_first(
+async def test_runs_that_waited_for_a_person_resume_before_queued_runs(
     url: str,
 ) -> None:
     hw, gauge, release = Headway(url), Gauge(), asyncio.Event()
@@ -53,12 +53,12 @@ async def test_three_wait_for_a_person_three_others_work_and_the_first_go_on_fir
 
     async with hw:
         asking = [await hw.start("asks", key=f"asks-{n}") for n in range(3)]
-        asked = await until_asked(hw, 3)
+        call_ids = await wait_until_asked(hw, 3)
         for n in range(6):
             await hw.start("works", key=f"works-{n}")
-        await gauge.reaches(3)
+        await gauge.wait_for_count(3)
         for run in asking:
-            await run.answer(asked[run.id], {"approved": True})
+            await run.answer(call_ids[run.id], {"approved": True})
         while {(await run.record()).run.queue_rank for run in asking} != {0}:  # noqa: ASYNC110
             await asyncio.sleep(0.01)
         release.set()
@@ -70,7 +70,7 @@ async def test_three_wait_for_a_person_three_others_work_and_the_first_go_on_fir
 
 
 @pytest.mark.proves("R4.9")
-async def test_nobody_answers_in_time_and_the_answer_is_none(url: str) -> None:
+async def test_without_an_answer_in_time_the_answer_is_none(url: str) -> None:
     hw = Headway(url)
 
     @hw.job()
@@ -82,7 +82,7 @@ async def test_nobody_answers_in_time_and_the_answer_is_none(url: str) -> None:
 
 
 @pytest.mark.proves("R4.9")
-async def test_a_cancel_answers_the_question_and_then_ends_the_job(url: str) -> None:
+async def test_a_cancel_answers_the_interrupt_and_then_ends_the_job(url: str) -> None:
     hw = Headway(url)
     answers: list[Any] = []
 
@@ -94,14 +94,14 @@ async def test_a_cancel_answers_the_question_and_then_ends_the_job(url: str) -> 
 
     async with hw:
         run = await hw.start("asks")
-        await until_asked(hw, 1)
+        await wait_until_asked(hw, 1)
         assert await run.cancel() == "requested"
         assert (await run.wait_for_end()).run.status is RunStatus.CANCELED
     assert answers == [{"approved": False, "reason": "cancelled"}, True]
 
 
 @pytest.mark.proves("I5")
-async def test_a_sleep_gives_its_slot_to_others(url: str) -> None:
+async def test_a_sleeping_run_releases_its_slot(url: str) -> None:
     hw, order = Headway(url), list[str]()
 
     @hw.job()
@@ -123,7 +123,7 @@ async def test_a_sleep_gives_its_slot_to_others(url: str) -> None:
 
 
 @pytest.mark.proves("I3")
-async def test_messages_reach_the_job_in_order_and_none_after_the_end(url: str) -> None:
+async def test_messages_reach_the_job_in_order_and_are_refused_after_its_end(url: str) -> None:
     hw, may_read = Headway(url), asyncio.Event()
 
     @hw.job()
@@ -142,7 +142,7 @@ async def test_messages_reach_the_job_in_order_and_none_after_the_end(url: str) 
 
 
 @pytest.mark.proves("R1.10")
-async def test_progress_is_written_ten_times_a_second_and_the_last_word_counts(
+async def test_progress_is_stored_ten_times_a_second_with_its_last_value(
     url: str,
 ) -> None:
     hw = Headway(url)
@@ -163,34 +163,34 @@ async def test_progress_is_written_ten_times_a_second_and_the_last_word_counts(
 
 @pytest.mark.proves("I15")
 @pytest.mark.parametrize(
-    ("kind", "why"),
+    ("kind", "reason"),
     [
-        ("run_state_changed", "one of headway's own"),
-        ("flow_changed", "one of headway's own"),
-        ("resync", "one of headway's own"),
-        ("server_closing", "one of headway's own"),
+        ("run_state_changed", "is reserved for headway"),
+        ("flow_changed", "is reserved for headway"),
+        ("resync", "is reserved for headway"),
+        ("server_closing", "is reserved for headway"),
         ("a photo", "one word"),
         ("7", "one word"),
-        ("false", "means something else"),
+        ("false", "is a JSON literal"),
         (7, "must be text"),
     ],
 )
-async def test_an_event_that_imitates_headways_own_is_refused(
-    url: str, kind: str, why: str
+async def test_an_event_with_a_reserved_or_invalid_type_is_refused(
+    url: str, kind: str, reason: str
 ) -> None:
     hw = Headway(url)
 
     @hw.job()
-    async def lies(ctx: RunContext) -> str:
-        with pytest.raises(InvalidInput, match=why):
+    async def emits_reserved(ctx: RunContext) -> str:
+        with pytest.raises(InvalidInput, match=reason):
             await ctx.emit(kind, {"to": "failed"})
-        return "told off"
+        return "refused"
 
     async with hw:
-        assert await (await hw.start("lies")).result(10) == "told off"
+        assert await (await hw.start("emits_reserved")).result(10) == "refused"
 
 
-async def test_a_result_that_takes_too_long_is_a_timeout_and_the_run_goes_on(url: str) -> None:
+async def test_a_timeout_of_result_does_not_end_the_run(url: str) -> None:
     hw, release = Headway(url), asyncio.Event()
 
     @hw.job()
@@ -207,7 +207,7 @@ async def test_a_result_that_takes_too_long_is_a_timeout_and_the_run_goes_on(url
 
 
 @pytest.mark.proves("I5")
-async def test_a_job_that_limits_its_own_wait_gets_its_slot_back_before_it_goes_on(
+async def test_a_job_that_ends_its_wait_regains_its_slot_before_it_continues(
     url: str,
 ) -> None:
     hw, gauge = Headway(url), Gauge()
@@ -228,36 +228,37 @@ async def test_a_job_that_limits_its_own_wait_gets_its_slot_back_before_it_goes_
 
 
 @pytest.mark.proves("R4.15")
-@pytest.mark.parametrize("limit_s", [0, 0.1])  # While it is being asked, and while it waits.
-async def test_a_question_that_its_job_has_given_up_is_not_open_any_more(
-    url: str, limit_s: float
-) -> None:
-    hw, went_on, may_end = Headway(url), asyncio.Event(), asyncio.Event()
+@pytest.mark.parametrize("limit_s", [0, 0.1])  # While it is being opened, and while it waits.
+async def test_an_interrupt_that_its_job_abandoned_is_closed(url: str, limit_s: float) -> None:
+    hw, has_continued, may_end = Headway(url), asyncio.Event(), asyncio.Event()
 
     @hw.job()
     async def impatient(ctx: RunContext) -> None:
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(limit_s):
                 await ctx.interrupt("may I?", call_id="may-i", default="yes")
-        went_on.set()
+        has_continued.set()
         await may_end.wait()
 
     async with asyncio.timeout(60), hw:
         run = await hw.start("impatient")
-        await went_on.wait()
+        await has_continued.wait()
         assert await run.interrupts() == {}
         with pytest.raises(InterruptNotOpen):
             await run.answer("may-i", {"approved": True})
         may_end.set()
         await run.result()
-        told = [json.loads(e.payload) async for e in run.events() if e.type.startswith("perm")]
-    asked = [(one.get("question"), one.get("outcome"), one.get("answer")) for one in told]
-    assert asked in ([], [("may I?", None, None), (None, "timed_out", None)])
-    assert asked or not limit_s
+        payloads = [json.loads(e.payload) async for e in run.events() if e.type.startswith("perm")]
+    seen = [
+        (payload.get("question"), payload.get("outcome"), payload.get("answer"))
+        for payload in payloads
+    ]
+    assert seen in ([], [("may I?", None, None), (None, "timed_out", None)])
+    assert seen or not limit_s
 
 
 @pytest.mark.proves("I6")
-async def test_a_run_without_a_key_can_be_submitted_again(url: str) -> None:
+async def test_a_run_without_a_key_can_be_submitted_idempotently(url: str) -> None:
     hw = Headway(url)
 
     @hw.job()
@@ -273,7 +274,7 @@ async def test_a_run_without_a_key_can_be_submitted_again(url: str) -> None:
 
 
 @pytest.mark.proves("I5")
-async def test_a_wait_that_is_broken_off_at_once_leaves_the_job_with_a_slot(url: str) -> None:
+async def test_a_wait_cancelled_at_once_leaves_the_job_with_a_slot(url: str) -> None:
     hw = Headway(url)
 
     @hw.job()

@@ -1,7 +1,7 @@
-"""Another process on the same database: it works until its standard input ends.
+"""Another process on the same database; it works until its standard input closes.
 
-`python -m tests.engine.worker URL LEDGER`. Its jobs are `there`, of its own, and `shared`. For
-each line of its input it starts a run of `shared` with that key, and prints the run's id.
+`python -m tests.engine.worker URL LEDGER`. Its jobs are its own `there`, and `shared`. For each
+line of its input it starts a run of `shared` with that key, and prints the run's id.
 """
 
 import asyncio
@@ -13,13 +13,13 @@ from headway.core.run.admission import OnConflict
 
 
 def append(ledger: str, line: str) -> None:
-    """One line, whole, whoever else writes."""
+    """Append one whole line. Other processes append to the same file."""
     with open(ledger, "a", encoding="utf-8") as file:
         file.write(f"{line}\n")
 
 
 def headway_with_jobs(url: str, ledger: str, *, own: str) -> Headway:
-    """A Headway with two jobs, named `own` and `shared`, that write down where they ran."""
+    """Return a Headway with the jobs `own` and `shared`, which record where they ran."""
     hw = Headway(url)
 
     async def work(ctx: RunContext) -> int:

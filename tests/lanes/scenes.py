@@ -1,4 +1,4 @@
-"""Work that stops where a test wants it to, and a clock that a test moves."""
+"""Work that stops where a test needs it, and a clock that a test moves."""
 
 import asyncio
 import logging
@@ -10,7 +10,7 @@ import pytest
 from headway.lanes.entry import Entry, Priority, TaskId
 
 
-class Seconds:
+class ManualClock:
     """A monotonic clock that stands still until it is moved."""
 
     def __init__(self) -> None:
@@ -23,8 +23,8 @@ class Seconds:
         self.now_s += seconds
 
 
-class Stage:
-    """Work that notes when it begins, and ends when it is let go."""
+class WorkStage:
+    """Work that records when it begins, and ends when it is released."""
 
     def __init__(self) -> None:
         self.calls: list[asyncio.Task[str]] = []
@@ -42,13 +42,13 @@ class Stage:
         return perform
 
     async def call(self, coroutine: Coroutine[Any, Any, str]) -> asyncio.Task[str]:
-        """Give it to a task of its own, and let that come as far as it can."""
+        """Start a coroutine in a task, and run the loop until that task waits."""
         task = asyncio.create_task(coroutine)
         self.calls.append(task)
         await settle()
         return task
 
-    async def let_go(self, *names: str) -> None:
+    async def release(self, *names: str) -> None:
         for name in names:
             self._gates[name].set()
         await settle()
@@ -60,7 +60,7 @@ class Stage:
 
 
 async def settle() -> None:
-    """Let everybody go on until they wait for something else than their turn on the loop."""
+    """Run the loop until all tasks wait for something other than their turn."""
     for _ in range(20):
         await asyncio.sleep(0)
 
@@ -69,5 +69,5 @@ def an_entry(number: int, *, lane: str = "main", priority: Priority = Priority.N
     return Entry(task_id=TaskId(number), lane=lane, enqueued_s=0.0, priority=priority)
 
 
-def events_of(caplog: pytest.LogCaptureFixture, event: str) -> list[logging.LogRecord]:
+def log_records(caplog: pytest.LogCaptureFixture, event: str) -> list[logging.LogRecord]:
     return [record for record in caplog.records if vars(record).get("event") == event]

@@ -1,4 +1,4 @@
-"""What a task has of its caller: its cancellation, its context, its deadline (R3.12)."""
+"""A task inherits the cancellation, the context and the deadline of its caller (R3.12)."""
 
 import asyncio
 from contextvars import ContextVar
@@ -6,7 +6,7 @@ from contextvars import ContextVar
 import pytest
 
 from headway.lanes import Lanes, TaskTimedOut
-from tests.lanes.scenes import Stage, events_of, settle
+from tests.lanes.scenes import WorkStage, log_records, settle
 
 request_id: ContextVar[str] = ContextVar("request_id", default="none")
 
@@ -17,7 +17,7 @@ async def hang() -> str:
 
 
 class Stubborn:
-    """Work that does not heed a cancel: it ends when it is told to, and not before."""
+    """Work that ignores a cancel and ends only when it is released."""
 
     def __init__(self) -> None:
         self.may_end = asyncio.Event()
@@ -35,22 +35,22 @@ class Stubborn:
 
 
 @pytest.mark.proves("R3.12")
-async def test_cancelling_one_queued_entry_leaves_the_others_their_places(
-    lanes: Lanes, stage: Stage
+async def test_cancelling_one_queued_entry_keeps_the_order_of_the_others(
+    lanes: Lanes, stage: WorkStage
 ) -> None:
     calls = [await stage.call(lanes.run("cron", stage.work(str(n)))) for n in range(5)]
     calls[2].cancel()
     await settle()
     assert calls[2].cancelled()
     assert lanes.view("cron").size == 4
-    assert len(lanes._start_signals._waiters) == 3, "its timer has gone with it"
-    await stage.let_go("0", "1", "2", "3", "4")
+    assert len(lanes._start_signals._waiters) == 3, "its timer was removed as well"
+    await stage.release("0", "1", "2", "3", "4")
     assert stage.begun == ["0", "1", "3", "4"]
 
 
 @pytest.mark.proves("R3.12")
-async def test_who_is_cancelled_in_the_moment_of_its_turn_passes_it_on(
-    lanes: Lanes, stage: Stage
+async def test_entry_cancelled_at_the_moment_of_its_turn_passes_the_turn_on(
+    lanes: Lanes, stage: WorkStage
 ) -> None:
     for cancel_first in (True, False):
         await stage.call(lanes.run("cron", stage.work(f"first {cancel_first}")))
@@ -66,13 +66,15 @@ async def test_who_is_cancelled_in_the_moment_of_its_turn_passes_it_on(
         assert called.cancelled()
         lanes.set_limit("cron", 1)
         assert lanes.view("cron").size == 2
-        await stage.let_go(f"first {cancel_first}", f"last {cancel_first}")
+        await stage.release(f"first {cancel_first}", f"last {cancel_first}")
         assert lanes.view("cron").size == 0
     assert "called" not in stage.begun
 
 
 @pytest.mark.proves("R3.12")
-async def test_cancelling_a_call_in_a_session_frees_both_lanes(lanes: Lanes, stage: Stage) -> None:
+async def test_cancelling_a_call_in_a_session_frees_both_lanes(
+    lanes: Lanes, stage: WorkStage
+) -> None:
     lanes.set_limit("main", 1)
     active = await stage.call(lanes.run_in_session("ann", stage.work("a")))
     waiting = await stage.call(lanes.run_in_session("bob", stage.work("b")))
@@ -85,16 +87,16 @@ async def test_cancelling_a_call_in_a_session_frees_both_lanes(lanes: Lanes, sta
 
 @pytest.mark.proves("R3.12")
 @pytest.mark.parametrize("timeout_s", [None, 5.0])
-async def test_a_task_keeps_the_context_of_whoever_enqueued_it(
-    lanes: Lanes, stage: Stage, timeout_s: float | None
+async def test_task_keeps_the_context_of_its_caller(
+    lanes: Lanes, stage: WorkStage, timeout_s: float | None
 ) -> None:
-    async def tell() -> str:
+    async def read_request_id() -> str:
         await asyncio.sleep(0)
         return request_id.get()
 
     async def caller(name: str) -> str:
         request_id.set(name)
-        return await lanes.run_in_session("ann", tell, timeout_s=timeout_s)
+        return await lanes.run_in_session("ann", read_request_id, timeout_s=timeout_s)
 
     calls = [await stage.call(caller(name)) for name in ("ann", "bob", "cy")]
     assert [await call for call in calls] == ["ann", "bob", "cy"]
@@ -102,45 +104,49 @@ async def test_a_task_keeps_the_context_of_whoever_enqueued_it(
 
 
 @pytest.mark.proves("R3.12")
-async def test_a_timeout_cancels_the_task_and_frees_the_lane(
-    lanes: Lanes, stage: Stage, caplog: pytest.LogCaptureFixture
+async def test_timeout_cancels_the_task_and_frees_the_lane(
+    lanes: Lanes, stage: WorkStage, caplog: pytest.LogCaptureFixture
 ) -> None:
     slow = await stage.call(lanes.run("cron", hang, timeout_s=0.01))
     await stage.call(lanes.run("cron", stage.work("next")))
-    with pytest.raises(TaskTimedOut, match=r"took longer than 0\.01 s and was cancelled") as late:
+    with pytest.raises(
+        TaskTimedOut, match=r"took longer than 0\.01 s and was canceled"
+    ) as timed_out:
         await slow
-    assert isinstance(late.value, TimeoutError)
-    assert (late.value.lane, late.value.is_still_running) == ("cron", False)
+    assert isinstance(timed_out.value, TimeoutError)
+    assert (timed_out.value.lane, timed_out.value.is_still_running) == ("cron", False)
     await settle()
     assert stage.begun == ["next"]
     assert lanes.left_behind_count == 0
-    assert len(events_of(caplog, "lane_task_failed")) == 1
+    assert len(log_records(caplog, "lane_task_failed")) == 1
 
 
 @pytest.mark.proves("R3.12")
-async def test_a_timeout_frees_both_lanes_even_when_the_task_will_not_die(
-    lanes: Lanes, stage: Stage
+async def test_timeout_frees_both_lanes_even_if_the_task_ignores_its_cancel(
+    lanes: Lanes, stage: WorkStage
 ) -> None:
     lanes.set_limit("main", 1)
     stubborn = Stubborn()
     slow = await stage.call(lanes.run_in_session("ann", stubborn, timeout_s=0.01))
     await stage.call(lanes.run_in_session("ann", stage.work("next")))
-    with pytest.raises(TaskTimedOut, match="will not stop") as late:
+    with pytest.raises(TaskTimedOut, match="ignored its cancellation") as timed_out:
         await slow
     await settle()
-    assert (late.value.is_still_running, stubborn.cancel_count) == (True, 1)
+    assert (timed_out.value.is_still_running, stubborn.cancel_count) == (True, 1)
     assert stage.begun == ["next"]
     assert lanes.left_behind_count == 1
     stubborn.may_end.set()
     await settle()
     assert lanes.left_behind_count == 0
-    assert lanes.view("main").size == 1, "its late end has freed nothing a second time"
+    assert lanes.view("main").size == 1, "its late end frees nothing a second time"
 
 
 @pytest.mark.proves("R3.12")
-async def test_a_task_in_time_is_not_touched_by_its_timeout(lanes: Lanes, stage: Stage) -> None:
+async def test_task_that_ends_in_time_is_not_affected_by_its_timeout(
+    lanes: Lanes, stage: WorkStage
+) -> None:
     call = await stage.call(lanes.run("cron", stage.work("a"), timeout_s=5))
-    await stage.let_go("a")
+    await stage.release("a")
     assert await call == "a done"
 
     async def fail() -> str:
@@ -151,7 +157,7 @@ async def test_a_task_in_time_is_not_touched_by_its_timeout(lanes: Lanes, stage:
 
 
 @pytest.mark.proves("R3.12")
-async def test_a_result_in_answer_to_the_timeouts_cancel_is_the_result(
+async def test_result_returned_after_the_cancel_of_a_timeout_is_the_result(
     lanes: Lanes,
 ) -> None:
     async def finish_quickly() -> str:
@@ -164,24 +170,24 @@ async def test_a_result_in_answer_to_the_timeouts_cancel_is_the_result(
 
 
 @pytest.mark.proves("R3.12")
-async def test_the_time_in_the_queue_does_not_count_as_work(lanes: Lanes, stage: Stage) -> None:
+async def test_time_in_the_queue_does_not_count_as_work(lanes: Lanes, stage: WorkStage) -> None:
     await stage.call(lanes.run("cron", stage.work("first")))
     waiting = await stage.call(lanes.run("cron", stage.work("last"), timeout_s=0.05))
     await asyncio.sleep(0.06)
-    await stage.let_go("first", "last")
+    await stage.release("first", "last")
     assert await waiting == "last done"
 
 
 @pytest.mark.proves("R3.12")
-async def test_a_callers_cancel_reaches_work_with_a_timeout_once(
-    lanes: Lanes, stage: Stage
+async def test_cancel_by_the_caller_reaches_work_with_a_timeout_once(
+    lanes: Lanes, stage: WorkStage
 ) -> None:
     stubborn = Stubborn()
     call = await stage.call(lanes.run("cron", stubborn, timeout_s=60))
     call.cancel()
     await settle()
     assert stubborn.cancel_count == 1
-    assert not call.done(), "it has its grace to clean up"
+    assert not call.done(), "it may clean up during the grace period"
     await asyncio.wait([call], timeout=5)
     assert call.cancelled()
     assert (stubborn.cancel_count, lanes.view("cron").size, lanes.left_behind_count) == (1, 0, 1)
@@ -191,8 +197,8 @@ async def test_a_callers_cancel_reaches_work_with_a_timeout_once(
 
 
 @pytest.mark.proves("R3.12")
-async def test_a_caller_cancelled_during_the_grace_does_not_disturb_the_cleanup(
-    stage: Stage,
+async def test_cancel_of_the_caller_during_the_grace_period_does_not_disturb_the_cleanup(
+    stage: WorkStage,
 ) -> None:
     lanes, stubborn = Lanes(grace_s=60), Stubborn()
     call = await stage.call(lanes.run("cron", stubborn, timeout_s=0.001))
@@ -207,7 +213,7 @@ async def test_a_caller_cancelled_during_the_grace_does_not_disturb_the_cleanup(
 
 
 @pytest.mark.proves("R3.12")
-async def test_the_late_error_of_a_task_left_behind_is_logged(
+async def test_late_error_of_an_abandoned_task_is_logged(
     lanes: Lanes, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO")
@@ -221,6 +227,6 @@ async def test_the_late_error_of_a_task_left_behind_is_logged(
         await lanes.run("cron", fail_late, timeout_s=0.01)
     stubborn.may_end.set()
     await settle()
-    (record,) = events_of(caplog, "lane_task_ended_late")
+    (record,) = log_records(caplog, "lane_task_ended_late")
     assert record.exc_info is not None
     assert "too late" in str(record.exc_info[1])

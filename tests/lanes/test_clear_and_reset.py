@@ -1,4 +1,4 @@
-"""Send away those who wait (R3.7); begin anew after a restart within the process (R3.8)."""
+"""Clearing refuses waiting entries (R3.7); a reset restarts lanes within the process (R3.8)."""
 
 import os
 import signal
@@ -6,12 +6,12 @@ import signal
 import pytest
 
 from headway.lanes import LaneCleared, Lanes
-from tests.lanes.scenes import Stage, settle
+from tests.lanes.scenes import WorkStage, settle
 
 
 @pytest.mark.proves("R3.7")
-async def test_clear_fails_those_who_wait_and_leaves_the_active_alone(
-    lanes: Lanes, stage: Stage
+async def test_clear_fails_waiting_entries_and_leaves_active_ones_alone(
+    lanes: Lanes, stage: WorkStage
 ) -> None:
     active = await stage.call(lanes.run("cron", stage.work("active")))
     waiting = [await stage.call(lanes.run("cron", stage.work(f"w{n}"))) for n in range(3)]
@@ -22,29 +22,29 @@ async def test_clear_fails_those_who_wait_and_leaves_the_active_alone(
             await call
         assert cleared.value.lane == "cron"
     assert lanes.view("cron").active
-    await stage.let_go("active", "elsewhere")
+    await stage.release("active", "elsewhere")
     assert (await active, await elsewhere) == ("active done", "elsewhere done")
     assert stage.begun == ["active", "elsewhere"]
 
 
 @pytest.mark.proves("R3.7")
-async def test_a_cleared_lane_goes_on_with_who_comes_later(lanes: Lanes, stage: Stage) -> None:
+async def test_cleared_lane_runs_later_entries(lanes: Lanes, stage: WorkStage) -> None:
     await stage.call(lanes.run("cron", stage.work("active")))
     await stage.call(lanes.run("cron", stage.work("cleared")))
     lanes.clear("cron")
     later = await stage.call(lanes.run("cron", stage.work("later")))
-    await stage.let_go("active", "later")
+    await stage.release("active", "later")
     assert await later == "later done"
 
 
 @pytest.mark.proves("R3.7")
-def test_nobody_is_cleared_where_nobody_waits(lanes: Lanes) -> None:
+def test_clearing_a_lane_without_waiting_entries_returns_zero(lanes: Lanes) -> None:
     assert lanes.clear("session:ann") == 0
 
 
 @pytest.mark.proves("R3.7")
-async def test_a_caller_who_is_cancelled_while_the_lane_is_cleared_is_cancelled(
-    lanes: Lanes, stage: Stage
+async def test_caller_cancelled_while_the_lane_is_cleared_is_cancelled(
+    lanes: Lanes, stage: WorkStage
 ) -> None:
     await stage.call(lanes.run("cron", stage.work("active")))
     waiting = await stage.call(lanes.run("cron", stage.work("waiting")))
@@ -56,8 +56,8 @@ async def test_a_caller_who_is_cancelled_while_the_lane_is_cleared_is_cancelled(
 
 
 @pytest.mark.proves("R3.8")
-async def test_reset_starts_those_who_wait_behind_one_that_never_ends(
-    lanes: Lanes, stage: Stage
+async def test_reset_starts_entries_that_wait_behind_one_that_never_ends(
+    lanes: Lanes, stage: WorkStage
 ) -> None:
     await stage.call(lanes.run("cron", stage.work("stuck")))
     await stage.call(lanes.run("cron", stage.work("second")))
@@ -71,42 +71,44 @@ async def test_reset_starts_those_who_wait_behind_one_that_never_ends(
 
 
 @pytest.mark.proves("R3.8")
-async def test_a_late_end_of_the_old_generation_starts_nobody(lanes: Lanes, stage: Stage) -> None:
+async def test_late_end_of_the_old_generation_starts_no_entry(
+    lanes: Lanes, stage: WorkStage
+) -> None:
     old = await stage.call(lanes.run("cron", stage.work("old")))
     await stage.call(lanes.run("cron", stage.work("new")))
     await stage.call(lanes.run("cron", stage.work("third")))
     lanes.reset_all()
-    await stage.let_go("old")
+    await stage.release("old")
     assert old.done()
-    assert stage.begun == ["old", "new"], "the place is held by the new one"
-    await stage.let_go("new")
+    assert stage.begun == ["old", "new"], "the new one holds the slot"
+    await stage.release("new")
     assert stage.begun == ["old", "new", "third"]
 
 
 @pytest.mark.proves("R3.12")
-async def test_a_stale_result_still_reaches_its_own_caller(lanes: Lanes, stage: Stage) -> None:
+async def test_stale_result_still_reaches_its_own_caller(lanes: Lanes, stage: WorkStage) -> None:
     old = await stage.call(lanes.run_in_session("ann", stage.work("old")))
     lanes.reset_all()
-    await stage.let_go("old")
+    await stage.release("old")
     assert await old == "old done"
     assert {view.size for view in lanes.views()} == {0}
 
 
 @pytest.mark.proves("R3.8")
-async def test_a_late_end_does_not_harm_a_session_lane_that_was_made_anew(
-    lanes: Lanes, stage: Stage
+async def test_late_end_does_not_affect_a_session_lane_that_was_created_again(
+    lanes: Lanes, stage: WorkStage
 ) -> None:
     await stage.call(lanes.run("session:ann", stage.work("old")))
     lanes.reset_all()
     await stage.call(lanes.run("session:ann", stage.work("new")))
     await stage.call(lanes.run("session:ann", stage.work("third")))
-    await stage.let_go("old")
+    await stage.release("old")
     assert stage.begun == ["old", "new"]
     assert lanes.view("session:ann").generation == 1
 
 
 @pytest.mark.proves("R3.8")
-async def test_a_reset_concerns_every_lane(lanes: Lanes, stage: Stage) -> None:
+async def test_reset_applies_to_every_lane(lanes: Lanes, stage: WorkStage) -> None:
     for lane in ("main", "cron", "session:ann"):
         await stage.call(lanes.run(lane, stage.work(lane)))
     lanes.reset_all()
@@ -115,7 +117,7 @@ async def test_a_reset_concerns_every_lane(lanes: Lanes, stage: Stage) -> None:
 
 
 @pytest.mark.proves("R3.8")
-async def test_after_a_reset_new_work_is_accepted_again(lanes: Lanes, stage: Stage) -> None:
+async def test_new_work_is_accepted_after_a_reset(lanes: Lanes, stage: WorkStage) -> None:
     lanes.refuse_new_work()
     lanes.reset_all()
     await stage.call(lanes.run("main", stage.work("a")))
@@ -123,9 +125,7 @@ async def test_after_a_reset_new_work_is_accepted_again(lanes: Lanes, stage: Sta
 
 
 @pytest.mark.proves("R3.8")
-async def test_sigusr1_resets_the_lanes_of_a_server_that_heeds_it(
-    lanes: Lanes, stage: Stage
-) -> None:
+async def test_sigusr1_resets_the_lanes_of_a_server(lanes: Lanes, stage: WorkStage) -> None:
     before = signal.getsignal(signal.SIGUSR1)
     await stage.call(lanes.run("cron", stage.work("stuck")))
     await stage.call(lanes.run("cron", stage.work("second")))
@@ -138,13 +138,11 @@ async def test_sigusr1_resets_the_lanes_of_a_server_that_heeds_it(
 
 
 @pytest.mark.proves("R3.8")
-async def test_after_it_sigusr1_is_heard_by_whoever_heard_it_before(
-    lanes: Lanes, stage: Stage
-) -> None:
-    """A program's own, or other lanes around these."""
-    heard: list[int] = []
+async def test_previous_handler_of_sigusr1_is_restored(lanes: Lanes, stage: WorkStage) -> None:
+    """The previous handler is the program's own, or that of outer lanes."""
+    received: list[int] = []
     outer = Lanes()
-    before = signal.signal(signal.SIGUSR1, lambda number, _: heard.append(number))
+    before = signal.signal(signal.SIGUSR1, lambda number, _: received.append(number))
     try:
         with outer.reset_on_signal():
             with lanes.reset_on_signal():
@@ -153,8 +151,8 @@ async def test_after_it_sigusr1_is_heard_by_whoever_heard_it_before(
             outer.refuse_new_work()
             await settle()
             await stage.call(outer.run("main", stage.work("a")))
-        assert (stage.begun, heard) == (["a"], [])
+        assert (stage.begun, received) == (["a"], [])
         os.kill(os.getpid(), signal.SIGUSR1)
-        assert heard == [signal.SIGUSR1]
+        assert received == [signal.SIGUSR1]
     finally:
         signal.signal(signal.SIGUSR1, before)

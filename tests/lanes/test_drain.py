@@ -1,16 +1,16 @@
-"""Before a shutdown: wait for what is active, and take nothing new (R3.9, R3.12)."""
+"""Before a shutdown the lanes wait for active work and accept no more (R3.9, R3.12)."""
 
 import asyncio
 
 import pytest
 
 from headway.lanes import Lanes, LanesDraining
-from tests.lanes.scenes import Stage, settle
+from tests.lanes.scenes import WorkStage, settle
 
 
 @pytest.mark.proves("R3.9")
-async def test_it_waits_over_all_lanes_for_what_was_active_when_it_was_called(
-    lanes: Lanes, stage: Stage
+async def test_drain_waits_for_the_work_of_all_lanes_that_was_active_at_the_call(
+    lanes: Lanes, stage: WorkStage
 ) -> None:
     await stage.call(lanes.run("cron", stage.work("a")))
     await stage.call(lanes.run("session:ann", stage.work("b")))
@@ -18,29 +18,31 @@ async def test_it_waits_over_all_lanes_for_what_was_active_when_it_was_called(
     drained = asyncio.create_task(lanes.wait_for_active(timeout_s=5))
     await settle()
     await stage.call(lanes.run("subagent", stage.work("later")))
-    await stage.let_go("a")
+    await stage.release("a")
     assert not drained.done(), "b is still active"
-    await stage.let_go("b")
+    await stage.release("b")
     assert drained.done()
     assert drained.result() is True
-    assert stage.begun == ["a", "b", "later", "queued"], "neither of the two was waited for"
+    assert stage.begun == ["a", "b", "later", "queued"], "the drain waited for neither of the two"
 
 
 @pytest.mark.proves("R3.9")
-async def test_a_timeout_is_an_answer_and_not_an_error(lanes: Lanes, stage: Stage) -> None:
+async def test_timeout_of_a_drain_is_an_answer_and_not_an_error(
+    lanes: Lanes, stage: WorkStage
+) -> None:
     await stage.call(lanes.run("cron", stage.work("a")))
     assert await lanes.wait_for_active(timeout_s=0.01) is False
     assert lanes.view("cron").size == 1
 
 
 @pytest.mark.proves("R3.9")
-async def test_it_looks_at_least_every_50_ms(stage: Stage) -> None:
+async def test_drain_polls_at_least_every_50_ms(stage: WorkStage) -> None:
     lanes, loop = Lanes(), asyncio.get_running_loop()
     await stage.call(lanes.run("cron", stage.work("a")))
     ended_s: list[float] = []
 
     async def end() -> None:
-        await stage.let_go("a")
+        await stage.release("a")
         ended_s.append(loop.time())
 
     drained = asyncio.create_task(lanes.wait_for_active(timeout_s=10))
@@ -51,17 +53,17 @@ async def test_it_looks_at_least_every_50_ms(stage: Stage) -> None:
 
 
 @pytest.mark.proves("R3.9")
-async def test_everybody_who_waits_is_told(lanes: Lanes, stage: Stage) -> None:
+async def test_every_waiter_of_a_drain_is_notified(lanes: Lanes, stage: WorkStage) -> None:
     await stage.call(lanes.run("cron", stage.work("a")))
     waits = [asyncio.create_task(lanes.wait_for_active(timeout_s=5)) for _ in range(3)]
     await settle()
-    await stage.let_go("a")
+    await stage.release("a")
     assert [wait.result() for wait in waits] == [True] * 3
     assert lanes._end_watcher._waiters == []
 
 
 @pytest.mark.proves("R3.9")
-async def test_what_a_reset_has_forgotten_is_not_waited_for(lanes: Lanes, stage: Stage) -> None:
+async def test_work_dropped_by_a_reset_is_not_waited_for(lanes: Lanes, stage: WorkStage) -> None:
     await stage.call(lanes.run("cron", stage.work("a")))
     drained = asyncio.create_task(lanes.wait_for_active(timeout_s=5))
     await settle()
@@ -73,11 +75,11 @@ async def test_what_a_reset_has_forgotten_is_not_waited_for(lanes: Lanes, stage:
 
 @pytest.mark.proves("R3.12")
 @pytest.mark.parametrize("timeout_s", [0, -1])
-async def test_a_drain_wait_of_nought_answers_at_once(
-    lanes: Lanes, stage: Stage, timeout_s: float
+async def test_drain_with_a_timeout_of_zero_answers_at_once(
+    lanes: Lanes, stage: WorkStage, timeout_s: float
 ) -> None:
     def answer() -> bool:
-        with pytest.raises(StopIteration) as stopped:  # It has not gone through the loop.
+        with pytest.raises(StopIteration) as stopped:  # It did not yield to the loop.
             lanes.wait_for_active(timeout_s).send(None)
         return bool(stopped.value.value)
 
@@ -87,22 +89,24 @@ async def test_a_drain_wait_of_nought_answers_at_once(
 
 
 @pytest.mark.proves("R3.12")
-async def test_new_work_is_refused_while_draining_for_shutdown(lanes: Lanes, stage: Stage) -> None:
+async def test_new_work_is_refused_while_draining_for_shutdown(
+    lanes: Lanes, stage: WorkStage
+) -> None:
     active = await stage.call(lanes.run("cron", stage.work("active")))
     queued = await stage.call(lanes.run("cron", stage.work("queued")))
     lanes.refuse_new_work()
-    with pytest.raises(LanesDraining, match="lane 'main' takes no new work") as refused:
+    with pytest.raises(LanesDraining, match="lane 'main' accepts no new work") as refused:
         await lanes.run("main", stage.work("new"))
     assert refused.value.lane == "main"
     with pytest.raises(LanesDraining, match="session:ann"):
         await lanes.run_in_session("ann", stage.work("new"))
-    await stage.let_go("active", "queued")
+    await stage.release("active", "queued")
     assert (await active, await queued) == ("active done", "queued done")
     assert "new" not in stage.begun
 
 
 @pytest.mark.proves("R3.12")
-async def test_work_within_accepted_work_is_not_new(lanes: Lanes, stage: Stage) -> None:
+async def test_work_within_accepted_work_is_not_new(lanes: Lanes, stage: WorkStage) -> None:
     lanes.set_limit("main", 1)
     await stage.call(lanes.run("main", stage.work("first")))
     gate = asyncio.Event()
@@ -112,32 +116,34 @@ async def test_work_within_accepted_work_is_not_new(lanes: Lanes, stage: Stage) 
         await lanes.run("main", stage.work("inner"))
         return await lanes.run("main", stage.work("inner again"))
 
-    both = await stage.call(lanes.run("session:ann", outer))
+    call = await stage.call(lanes.run("session:ann", outer))
     lanes.refuse_new_work()
     gate.set()
     await settle()
-    assert lanes.view("main").size == 2, "it was taken, and waits for its turn"
-    await stage.let_go("first")
-    await stage.let_go("inner")
-    await stage.let_go("inner again")
-    assert await both == "inner again done"
+    assert lanes.view("main").size == 2, "it was accepted and waits for its turn"
+    await stage.release("first")
+    await stage.release("inner")
+    await stage.release("inner again")
+    assert await call == "inner again done"
 
 
 @pytest.mark.proves("R3.12")
-async def test_what_outlives_its_accepted_work_is_new_again(lanes: Lanes, stage: Stage) -> None:
+async def test_work_that_outlives_its_accepted_work_is_new_again(
+    lanes: Lanes, stage: WorkStage
+) -> None:
     gate = asyncio.Event()
-    left: list[asyncio.Task[str]] = []
+    stragglers: list[asyncio.Task[str]] = []
 
     async def straggle() -> str:
         await gate.wait()
         return await lanes.run("main", stage.work("new"))
 
     async def outer() -> str:
-        left.append(asyncio.create_task(straggle()))
+        stragglers.append(asyncio.create_task(straggle()))
         return "done"
 
     await lanes.run("session:ann", outer)
     lanes.refuse_new_work()
     gate.set()
     with pytest.raises(LanesDraining):
-        await left[0]
+        await stragglers[0]

@@ -1,4 +1,4 @@
-"""One lane, without a loop or a clock: who may start, and when (R3.1)."""
+"""One lane without a loop or a clock: which entries start, and when (R3.1)."""
 
 from itertools import pairwise
 
@@ -14,12 +14,12 @@ def a_lane(max_concurrent: int = 1) -> Lane:
     return Lane("main", max_concurrent=max_concurrent, generation=0)
 
 
-def ids_of(entries: list[Entry]) -> list[int]:
+def task_ids(entries: list[Entry]) -> list[int]:
     return [entry.task_id for entry in entries]
 
 
 @pytest.mark.proves("R3.1")
-def test_a_lane_has_a_name_a_queue_active_ids_a_limit_and_a_generation() -> None:
+def test_lane_has_a_name_a_queue_active_ids_a_limit_and_a_generation() -> None:
     lane = a_lane()
     assert lane.enqueue(an_entry(1), 0.0)
     assert not lane.enqueue(an_entry(2), 0.0)
@@ -27,7 +27,7 @@ def test_a_lane_has_a_name_a_queue_active_ids_a_limit_and_a_generation() -> None
 
 
 @pytest.mark.proves("R3.1")
-def test_who_waits_starts_in_the_order_of_arrival() -> None:
+def test_waiting_entries_start_in_the_order_of_arrival() -> None:
     lane, entries = a_lane(), [an_entry(number) for number in range(4)]
     for entry in entries:
         lane.enqueue(entry, 0.0)
@@ -39,13 +39,13 @@ def test_who_waits_starts_in_the_order_of_arrival() -> None:
 
 
 @pytest.mark.proves("R3.1")
-def test_as_many_are_active_as_the_limit_allows() -> None:
+def test_as_many_entries_are_active_as_the_limit_allows() -> None:
     lane = a_lane(max_concurrent=3)
     assert [lane.enqueue(an_entry(number), 0.0) for number in range(5)] == [True] * 3 + [False] * 2
 
 
 @pytest.mark.proves("R3.1")
-def test_a_drain_within_a_drain_starts_nobody_and_none_is_forgotten() -> None:
+def test_nested_drain_starts_no_entry_and_none_is_lost() -> None:
     lane = a_lane(max_concurrent=0)
     for number in range(3):
         lane.enqueue(an_entry(number), 0.0)
@@ -55,25 +55,25 @@ def test_a_drain_within_a_drain_starts_nobody_and_none_is_forgotten() -> None:
         started.append(entry.task_id)
         assert list(lane.drain(0.0)) == []
         if entry.task_id == 2:
-            # There is room, but others were given a place and have not heard of it yet.
+            # There is a free slot, but it was granted to entries that have not started yet.
             assert not lane.enqueue(an_entry(3), 0.0)
     assert started == [0, 1, 2, 3]
     lane.max_concurrent = 5
-    assert lane.enqueue(an_entry(4), 0.0), "the guard is down again"
+    assert lane.enqueue(an_entry(4), 0.0), "the guard was reset"
 
 
 @pytest.mark.proves("R3.1")
-def test_a_drain_that_is_broken_off_leaves_the_guard_down() -> None:
+def test_interrupted_drain_resets_the_guard() -> None:
     lane = a_lane(max_concurrent=0)
     lane.enqueue(an_entry(1), 0.0)
     lane.enqueue(an_entry(2), 0.0)
     lane.max_concurrent = 2
     assert next(lane.drain(0.0)).task_id == 1
-    assert ids_of(list(lane.drain(0.0))) == [2]
+    assert task_ids(list(lane.drain(0.0))) == [2]
 
 
 @pytest.mark.proves("R3.8")
-def test_the_end_of_a_task_of_an_old_generation_frees_no_place() -> None:
+def test_end_of_a_task_of_an_old_generation_frees_no_slot() -> None:
     lane, old, new, third = a_lane(), an_entry(1), an_entry(2), an_entry(3)
     for entry in (old, new, third):
         lane.enqueue(entry, 0.0)
@@ -86,7 +86,7 @@ def test_the_end_of_a_task_of_an_old_generation_frees_no_place() -> None:
 
 
 @pytest.mark.proves("R3.12")
-def test_who_withdraws_leaves_the_others_their_places() -> None:
+def test_withdrawn_entry_keeps_the_order_of_the_others() -> None:
     lane, entries = a_lane(), [an_entry(number) for number in range(5)]
     for entry in entries:
         lane.enqueue(entry, 0.0)
@@ -97,7 +97,7 @@ def test_who_withdraws_leaves_the_others_their_places() -> None:
 
 
 @pytest.mark.proves("R3.12")
-def test_how_long_somebody_waits_behind_how_many_and_for_whom() -> None:
+def test_wait_reports_its_duration_the_entries_ahead_and_the_active_ones() -> None:
     lane, entries = a_lane(max_concurrent=2), [an_entry(number) for number in range(5)]
     for number, entry in enumerate(entries):
         lane.enqueue(entry, float(number))
@@ -108,5 +108,5 @@ def test_how_long_somebody_waits_behind_how_many_and_for_whom() -> None:
 
 @pytest.mark.proves("R3.10")
 @pytest.mark.parametrize("limit", [0, 1, 1_000_000])
-def test_limits_are_whole_numbers_from_nought(limit: int) -> None:
+def test_limits_are_whole_numbers_from_zero(limit: int) -> None:
     assert validate_limits({" a ": limit}) == {"a": limit}

@@ -1,4 +1,4 @@
-"""Limits, changed while the lanes work (R3.10, R3.12)."""
+"""Limits can be changed while the lanes work (R3.10, R3.12)."""
 
 from typing import Any
 
@@ -6,16 +6,16 @@ import pytest
 
 from headway.lanes import DEFAULT_LIMITS, InvalidLimits, Lanes
 from headway.lanes.limits import LIMIT_MAX
-from tests.lanes.scenes import Stage, settle
+from tests.lanes.scenes import WorkStage, settle
 
 
-async def enqueue(lanes: Lanes, stage: Stage, lane: str, count: int) -> None:
+async def enqueue(lanes: Lanes, stage: WorkStage, lane: str, count: int) -> None:
     for number in range(count):
         await stage.call(lanes.run(lane, stage.work(f"{lane} {number}")))
 
 
 @pytest.mark.proves("R3.10")
-async def test_a_higher_limit_takes_effect_at_once(lanes: Lanes, stage: Stage) -> None:
+async def test_higher_limit_takes_effect_at_once(lanes: Lanes, stage: WorkStage) -> None:
     await enqueue(lanes, stage, "cron", 4)
     assert len(stage.begun) == 1
     lanes.set_limit("cron", 3)
@@ -24,21 +24,21 @@ async def test_a_higher_limit_takes_effect_at_once(lanes: Lanes, stage: Stage) -
 
 
 @pytest.mark.proves("R3.10")
-async def test_a_lower_limit_interrupts_nobody_and_lets_nobody_in(
-    lanes: Lanes, stage: Stage
+async def test_lower_limit_interrupts_no_task_and_starts_none(
+    lanes: Lanes, stage: WorkStage
 ) -> None:
     lanes.set_limit("cron", 3)
     await enqueue(lanes, stage, "cron", 5)
     lanes.set_limit("cron", 1)
     assert len(lanes.view("cron").active) == 3
-    await stage.let_go("cron 0", "cron 1")
+    await stage.release("cron 0", "cron 1")
     assert len(stage.begun) == 3
-    await stage.let_go("cron 2")
+    await stage.release("cron 2")
     assert stage.begun[3:] == ["cron 3"]
 
 
 @pytest.mark.proves("R3.10")
-async def test_a_reload_applies_the_configuration_again(lanes: Lanes, stage: Stage) -> None:
+async def test_reload_applies_the_configuration_again(lanes: Lanes, stage: WorkStage) -> None:
     lanes.set_limits({"cron": 2, "mail": 3})
     lanes.set_limit("cron", 0)
     lanes.set_limit("session:ann", 0)
@@ -54,8 +54,8 @@ async def test_a_reload_applies_the_configuration_again(lanes: Lanes, stage: Sta
 
 @pytest.mark.proves("R3.12")
 @pytest.mark.parametrize("lane", ["main", "session:ann"])
-async def test_a_limit_of_nought_pauses_and_raising_it_runs_the_backlog(
-    lanes: Lanes, stage: Stage, lane: str
+async def test_limit_of_zero_pauses_and_raising_it_runs_the_backlog(
+    lanes: Lanes, stage: WorkStage, lane: str
 ) -> None:
     lanes.set_limit(lane, 0)
     await enqueue(lanes, stage, lane, 3)
@@ -63,16 +63,18 @@ async def test_a_limit_of_nought_pauses_and_raising_it_runs_the_backlog(
     lanes.set_limit(lane, 2)
     await settle()
     assert stage.begun == [f"{lane} 0", f"{lane} 1"]
-    await stage.let_go(f"{lane} 0")
+    await stage.release(f"{lane} 0")
     assert stage.begun == [f"{lane} 0", f"{lane} 1", f"{lane} 2"]
 
 
 @pytest.mark.proves("R3.12")
-async def test_the_size_of_a_lane_counts_queued_and_active(lanes: Lanes, stage: Stage) -> None:
+async def test_size_of_a_lane_counts_queued_and_active_entries(
+    lanes: Lanes, stage: WorkStage
+) -> None:
     await enqueue(lanes, stage, "cron", 3)
     view = lanes.view("cron")
     assert (len(view.active), len(view.waiting), view.size) == (1, 2, 3)
-    await stage.let_go("cron 0")
+    await stage.release("cron 0")
     assert lanes.view("cron").size == 2
     assert lanes.view("session:nobody").size == 0
 
@@ -89,8 +91,8 @@ async def test_the_size_of_a_lane_counts_queued_and_active(lanes: Lanes, stage: 
         (None, "None is not a whole number"),
     ],
 )
-async def test_a_configuration_is_checked_whole_before_any_of_it_is_applied(
-    lanes: Lanes, stage: Stage, limit: Any, problem: str
+async def test_configuration_is_checked_as_a_whole_before_it_is_applied(
+    lanes: Lanes, stage: WorkStage, limit: Any, problem: str
 ) -> None:
     lanes.set_limits({"main": 2, "mail": 4})
     before = lanes.views()
@@ -104,7 +106,7 @@ async def test_a_configuration_is_checked_whole_before_any_of_it_is_applied(
 
 
 @pytest.mark.proves("R3.12")
-def test_all_that_is_wrong_is_told_at_once(lanes: Lanes) -> None:
+def test_all_errors_of_a_configuration_are_reported_at_once(lanes: Lanes) -> None:
     with pytest.raises(InvalidLimits) as invalid:
         lanes.set_limits({"a": -1, "b": 2, "c": -3, " b ": 4})
     assert [problem.split(":")[0] for problem in invalid.value.problems] == [

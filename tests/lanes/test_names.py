@@ -1,9 +1,9 @@
-"""What lanes are called (R3.4), and which of them are probes (R3.6)."""
+"""Names of lanes (R3.4), and the names of probe lanes (R3.6)."""
 
 import pytest
 
 from headway.lanes import DEFAULT_LIMITS, Lanes, global_lane, is_probe_lane, session_lane
-from tests.lanes.scenes import Stage
+from tests.lanes.scenes import WorkStage
 
 
 @pytest.mark.proves("R3.4")
@@ -22,7 +22,7 @@ from tests.lanes.scenes import Stage
         (None, None, "session:main"),
     ],
 )
-def test_a_session_lane_is_named_after_the_key_or_else_the_id(
+def test_session_lane_is_named_after_the_key_or_else_the_id(
     key: str | None, session_id: str | None, expected: str
 ) -> None:
     assert session_lane(key, session_id) == expected
@@ -33,18 +33,18 @@ def test_a_session_lane_is_named_after_the_key_or_else_the_id(
 @pytest.mark.parametrize(
     ("name", "expected"), [("cron", "cron"), (" cron\n", "cron"), ("", "main"), (None, "main")]
 )
-def test_a_global_lane_is_trimmed_and_main_if_blank(name: str | None, expected: str) -> None:
+def test_global_lane_is_trimmed_and_main_if_blank(name: str | None, expected: str) -> None:
     assert global_lane(name) == expected
 
 
 @pytest.mark.proves("R3.4")
-async def test_every_name_given_to_the_lanes_is_trimmed(lanes: Lanes, stage: Stage) -> None:
+async def test_every_lane_name_is_trimmed(lanes: Lanes, stage: WorkStage) -> None:
     await stage.call(lanes.run(" cron ", stage.work("a")))
     await stage.call(lanes.run("cron", stage.work("b")))
     assert (lanes.view("cron\t").size, stage.begun) == (2, ["a"])
     lanes.set_limit("  cron", 2)
     assert stage.begun == ["a"]
-    await stage.let_go()
+    await stage.release()
     assert stage.begun == ["a", "b"]
 
 
@@ -72,5 +72,5 @@ def test_main_cron_and_subagent_exist_with_their_limits() -> None:
         ("my-auth-probe:x", False),
     ],
 )
-def test_probe_lanes_are_known_by_their_names(name: str, expected: bool) -> None:
+def test_probe_lanes_are_recognized_by_their_names(name: str, expected: bool) -> None:
     assert is_probe_lane(name) is expected

@@ -1,4 +1,4 @@
-"""Order within a session, limits over all of them, and failure (R3.3, R3.5, R3.6, R3.13)."""
+"""Order within a session, limits across sessions, and failures (R3.3, R3.5, R3.6, R3.13)."""
 
 import asyncio
 from functools import partial
@@ -6,7 +6,7 @@ from functools import partial
 import pytest
 
 from headway.lanes import LaneCleared, Lanes, Priority
-from tests.lanes.scenes import Stage, events_of, settle
+from tests.lanes.scenes import WorkStage, log_records, settle
 
 
 async def fail() -> str:
@@ -36,20 +36,20 @@ async def test_ten_messages_to_one_session_are_answered_in_order(lanes: Lanes) -
 
 @pytest.mark.proves("R3.13")
 async def test_two_sessions_run_at_once_and_do_not_block_each_other(
-    lanes: Lanes, stage: Stage
+    lanes: Lanes, stage: WorkStage
 ) -> None:
     await stage.call(lanes.run_in_session("ann", stage.work("ann 1")))
     await stage.call(lanes.run_in_session("ann", stage.work("ann 2")))
     bob = await stage.call(lanes.run_in_session("bob", stage.work("bob 1")))
     assert stage.begun == ["ann 1", "bob 1"]
-    await stage.let_go("bob 1")
+    await stage.release("bob 1")
     assert bob.result() == "bob 1 done"
     assert stage.begun == ["ann 1", "bob 1"]
 
 
 @pytest.mark.proves("R3.3")
-async def test_a_session_holds_its_lane_while_it_waits_for_the_global_one(
-    lanes: Lanes, stage: Stage
+async def test_session_holds_its_lane_while_it_waits_for_the_global_one(
+    lanes: Lanes, stage: WorkStage
 ) -> None:
     lanes.set_limit("main", 1)
     for name in ("ann 1", "ann 2"):
@@ -57,15 +57,15 @@ async def test_a_session_holds_its_lane_while_it_waits_for_the_global_one(
     await stage.call(lanes.run_in_session("bob", stage.work("bob 1")))
     assert (stage.begun, lanes.view("main").size) == (["ann 1"], 2)
     assert (lanes.view("session:ann").size, lanes.view("session:bob").size) == (2, 1)
-    await stage.let_go("ann 1")
-    # The second of Ann comes to the global lane after Bob, though it was sent before his.
+    await stage.release("ann 1")
+    # The second call of Ann reaches the global lane after Bob's, though it was sent before.
     assert stage.begun == ["ann 1", "bob 1"]
-    await stage.let_go("bob 1")
+    await stage.release("bob 1")
     assert stage.begun == ["ann 1", "bob 1", "ann 2"]
 
 
 @pytest.mark.proves("R3.3")
-async def test_layers_can_be_put_together_by_hand_too(lanes: Lanes) -> None:
+async def test_session_and_global_lanes_can_be_combined_by_hand(lanes: Lanes) -> None:
     async def work() -> str:
         return "done"
 
@@ -73,31 +73,31 @@ async def test_layers_can_be_put_together_by_hand_too(lanes: Lanes) -> None:
 
 
 @pytest.mark.proves("R3.3")
-async def test_a_session_keeps_its_order_whatever_the_priority(lanes: Lanes, stage: Stage) -> None:
+async def test_session_keeps_its_order_at_any_priority(lanes: Lanes, stage: WorkStage) -> None:
     for name, priority in [("1", Priority.NORMAL), ("2", Priority.BACKGROUND)]:
         await stage.call(lanes.run_in_session("ann", stage.work(name), priority=priority))
     await stage.call(lanes.run_in_session("ann", stage.work("3"), priority=Priority.FOREGROUND))
-    await stage.let_go("1", "2", "3")
+    await stage.release("1", "2", "3")
     assert stage.begun == ["1", "2", "3"]
 
 
 @pytest.mark.proves("R3.12")
-async def test_the_urgent_go_first_in_a_global_lane(lanes: Lanes, stage: Stage) -> None:
+async def test_urgent_calls_go_first_in_a_global_lane(lanes: Lanes, stage: WorkStage) -> None:
     await stage.call(lanes.run("cron", stage.work("first")))
     await stage.call(lanes.run("cron", stage.work("b"), priority=Priority.BACKGROUND))
     await stage.call(lanes.run("cron", stage.work("n")))
     await stage.call(lanes.run("cron", stage.work("f"), priority=Priority.FOREGROUND))
-    await stage.let_go("first", "f", "n", "b")
+    await stage.release("first", "f", "n", "b")
     assert stage.begun == ["first", "f", "n", "b"]
 
 
 @pytest.mark.proves("R3.5")
 @pytest.mark.parametrize("lane", ["cron", "session:ann", "session:probe-1"])
-async def test_a_failure_starves_nobody(lanes: Lanes, stage: Stage, lane: str) -> None:
+async def test_failure_does_not_block_the_lane(lanes: Lanes, stage: WorkStage, lane: str) -> None:
     await stage.call(lanes.run(lane, stage.work("first")))
     failing = await stage.call(lanes.run(lane, fail))
     last = await stage.call(lanes.run(lane, stage.work("last")))
-    await stage.let_go("first", "last")
+    await stage.release("first", "last")
     with pytest.raises(ValueError, match="as it must"):
         await failing
     assert await last == "last done"
@@ -105,7 +105,7 @@ async def test_a_failure_starves_nobody(lanes: Lanes, stage: Stage, lane: str) -
 
 
 @pytest.mark.proves("R3.5")
-async def test_the_cancel_of_an_active_one_drains_on_too(lanes: Lanes, stage: Stage) -> None:
+async def test_cancel_of_an_active_call_starts_the_next(lanes: Lanes, stage: WorkStage) -> None:
     first = await stage.call(lanes.run("cron", stage.work("first")))
     await stage.call(lanes.run("cron", stage.work("last")))
     first.cancel()
@@ -116,7 +116,7 @@ async def test_the_cancel_of_an_active_one_drains_on_too(lanes: Lanes, stage: St
 
 @pytest.mark.proves("R3.6")
 @pytest.mark.parametrize("lane", ["auth-probe:mail", "session:probe-1"])
-async def test_the_failure_of_a_probe_is_not_logged(
+async def test_failure_of_a_probe_is_not_logged(
     lanes: Lanes, caplog: pytest.LogCaptureFixture, lane: str
 ) -> None:
     with pytest.raises(ValueError, match="as it must"):
@@ -125,7 +125,7 @@ async def test_the_failure_of_a_probe_is_not_logged(
 
 
 @pytest.mark.proves("R3.6")
-async def test_nor_is_it_logged_by_the_global_lane_that_a_probe_goes_through(
+async def test_failure_of_a_probe_is_not_logged_by_the_global_lane(
     lanes: Lanes, caplog: pytest.LogCaptureFixture
 ) -> None:
     with pytest.raises(ValueError, match="as it must"):
@@ -134,19 +134,19 @@ async def test_nor_is_it_logged_by_the_global_lane_that_a_probe_goes_through(
 
 
 @pytest.mark.proves("R3.6")
-async def test_any_other_failure_is_logged_once_however_many_layers_it_passes(
+async def test_other_failures_are_logged_once_across_layers(
     lanes: Lanes, caplog: pytest.LogCaptureFixture
 ) -> None:
     with pytest.raises(ValueError, match="as it must"):
         await lanes.run_in_session("ann", fail, name="greet")
-    (record,) = events_of(caplog, "lane_task_failed")
+    (record,) = log_records(caplog, "lane_task_failed")
     assert (record.levelname, vars(record)["lane"]) == ("ERROR", "session:ann")
     assert vars(record)["task_name"] == "greet"
 
 
 @pytest.mark.proves("R3.6")
 async def test_neither_a_cancel_nor_a_clear_is_a_failure(
-    lanes: Lanes, stage: Stage, caplog: pytest.LogCaptureFixture
+    lanes: Lanes, stage: WorkStage, caplog: pytest.LogCaptureFixture
 ) -> None:
     lanes.set_limit("main", 0)
     canceled = await stage.call(lanes.run_in_session("ann", stage.work("a")))
@@ -156,4 +156,4 @@ async def test_neither_a_cancel_nor_a_clear_is_a_failure(
     lanes.clear("main")
     with pytest.raises(LaneCleared):
         await cleared
-    assert events_of(caplog, "lane_task_failed") == []
+    assert log_records(caplog, "lane_task_failed") == []

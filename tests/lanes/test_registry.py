@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from headway.lanes import ActiveRunRegistry, QueueMessageRefusal
-from tests.lanes.scenes import events_of, settle
+from tests.lanes.scenes import log_records, settle
 
 
 class FakeRun:
@@ -51,7 +51,7 @@ def test_registering_logs_started_or_replaced(
 
 
 @pytest.mark.proves("R3.11", "I26")
-def test_registering_returns_the_replaced_run_so_that_its_messages_can_be_handed_on(
+def test_registering_returns_the_replaced_run_so_that_its_messages_can_be_passed_on(
     runs: ActiveRunRegistry,
 ) -> None:
     old, new = FakeRun(), FakeRun()
@@ -65,7 +65,7 @@ def test_registering_returns_the_replaced_run_so_that_its_messages_can_be_handed
 
 
 @pytest.mark.proves("R3.11")
-def test_an_old_finally_cannot_remove_a_new_run(runs: ActiveRunRegistry) -> None:
+def test_cleanup_of_an_old_run_cannot_remove_a_new_run(runs: ActiveRunRegistry) -> None:
     old, new = FakeRun(), FakeRun()
     runs.register("s", old)
     runs.register("s", new)
@@ -77,7 +77,7 @@ def test_an_old_finally_cannot_remove_a_new_run(runs: ActiveRunRegistry) -> None
 
 
 @pytest.mark.proves("R3.11")
-def test_a_message_is_queued_into_a_streaming_run(runs: ActiveRunRegistry) -> None:
+def test_message_is_queued_into_a_streaming_run(runs: ActiveRunRegistry) -> None:
     run = FakeRun()
     runs.register("s", run)
     answer = runs.queue_message("s", "hello")
@@ -95,7 +95,7 @@ def test_a_message_is_queued_into_a_streaming_run(runs: ActiveRunRegistry) -> No
         (FakeRun(is_streaming=False, is_compacting=True), "not_streaming"),
     ],
 )
-def test_a_message_that_cannot_be_queued_says_why(
+def test_message_that_cannot_be_queued_returns_the_reason(
     runs: ActiveRunRegistry, run: FakeRun | None, refusal: str
 ) -> None:
     if run is not None:
@@ -107,7 +107,7 @@ def test_a_message_that_cannot_be_queued_says_why(
 
 
 @pytest.mark.proves("R3.11")
-def test_a_run_that_refuses_or_breaks_does_not_trouble_the_sender(
+def test_run_that_refuses_or_raises_does_not_raise_at_the_sender(
     runs: ActiveRunRegistry, caplog: pytest.LogCaptureFixture
 ) -> None:
     refusing = FakeRun()
@@ -116,11 +116,11 @@ def test_a_run_that_refuses_or_breaks_does_not_trouble_the_sender(
         runs.register("s", run)
         answer = runs.queue_message("s", "hello")
         assert (bool(answer), answer.refusal) == (False, QueueMessageRefusal.REFUSED)
-    assert len(events_of(caplog, "run_failed_when_asked")) == 1
+    assert len(log_records(caplog, "run_message_failed")) == 1
 
 
 @pytest.mark.proves("R3.11")
-def test_a_run_can_be_aborted_and_is_active_until_it_is_cleared(
+def test_run_can_be_aborted_and_is_active_until_it_is_cleared(
     runs: ActiveRunRegistry,
 ) -> None:
     run = FakeRun()
@@ -131,7 +131,7 @@ def test_a_run_can_be_aborted_and_is_active_until_it_is_cleared(
 
 
 @pytest.mark.proves("R3.11")
-async def test_the_end_of_a_run_wakes_everybody_who_waits_for_it(
+async def test_end_of_a_run_wakes_every_waiter(
     runs: ActiveRunRegistry,
 ) -> None:
     run, other = FakeRun(), FakeRun()
@@ -151,41 +151,41 @@ async def test_the_end_of_a_run_wakes_everybody_who_waits_for_it(
 
 
 @pytest.mark.proves("R3.11")
-async def test_nobody_waits_where_nothing_runs(runs: ActiveRunRegistry) -> None:
+async def test_wait_without_an_active_run_returns_at_once(runs: ActiveRunRegistry) -> None:
     assert await runs.wait_for_end("s") is True
 
 
 @pytest.mark.proves("R3.11")
-async def test_a_wait_that_is_too_long_is_false_and_lasts_100_ms_at_least(
+async def test_wait_that_times_out_is_false_and_lasts_100_ms_at_least(
     runs: ActiveRunRegistry,
 ) -> None:
     runs.register("s", FakeRun())
     began_s = asyncio.get_running_loop().time()
     assert await runs.wait_for_end("s", timeout_s=0) is False
     assert 0.09 < asyncio.get_running_loop().time() - began_s < 5
-    assert runs._waiters == {}, "who has gone is not woken"
+    assert runs._waiters == {}, "a waiter that timed out is removed"
 
 
 @pytest.mark.proves("R3.11")
-async def test_a_wait_lasts_15_seconds_unless_told_otherwise(
+async def test_wait_lasts_15_seconds_by_default(
     runs: ActiveRunRegistry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked: list[float] = []
+    delays: list[float] = []
     timeout = asyncio.timeout
 
-    def noting(delay: float) -> asyncio.Timeout:
-        asked.append(delay)
+    def record_delay(delay: float) -> asyncio.Timeout:
+        delays.append(delay)
         return timeout(0)
 
-    monkeypatch.setattr("headway.lanes.registry.asyncio.timeout", noting)
+    monkeypatch.setattr("headway.lanes.registry.asyncio.timeout", record_delay)
     runs.register("s", FakeRun())
     assert await runs.wait_for_end("s") is False
     assert await runs.wait_for_end("s", timeout_s=3) is False
-    assert asked == [15.0, 3]
+    assert delays == [15.0, 3]
 
 
 @pytest.mark.proves("R3.11")
-async def test_a_replaced_run_does_not_end_the_wait(runs: ActiveRunRegistry) -> None:
+async def test_replaced_run_does_not_end_the_wait(runs: ActiveRunRegistry) -> None:
     old, new = FakeRun(), FakeRun()
     runs.register("s", old)
     wait = asyncio.create_task(runs.wait_for_end("s"))
@@ -199,15 +199,15 @@ async def test_a_replaced_run_does_not_end_the_wait(runs: ActiveRunRegistry) -> 
 
 
 @pytest.mark.proves("R3.11")
-async def test_one_waiter_who_is_cancelled_leaves_the_others_waiting(
+async def test_cancelled_waiter_leaves_the_others_waiting(
     runs: ActiveRunRegistry,
 ) -> None:
     run = FakeRun()
     runs.register("s", run)
-    gone, stays = (asyncio.create_task(runs.wait_for_end("s")) for _ in range(2))
+    cancelled, remaining = (asyncio.create_task(runs.wait_for_end("s")) for _ in range(2))
     await settle()
-    gone.cancel()
+    cancelled.cancel()
     await settle()
     runs.clear("s", run)
-    assert await stays is True
-    assert gone.cancelled()
+    assert await remaining is True
+    assert cancelled.cancelled()

@@ -1,4 +1,4 @@
-"""Those who wait for long: warned of once, and never cancelled for it (R3.2, R3.12)."""
+"""Long waits are reported once, and never cancelled (R3.2, R3.12)."""
 
 import asyncio
 import logging
@@ -7,103 +7,103 @@ from contextvars import ContextVar
 import pytest
 
 from headway.lanes import ActiveTask, Lanes
-from tests.lanes.scenes import Seconds, Stage, events_of
+from tests.lanes.scenes import ManualClock, WorkStage, log_records
 
 
-class Heard(list[tuple[float, int, tuple[ActiveTask, ...]]]):
-    """All that an `on_wait` was told."""
+class WaitRecorder(list[tuple[float, int, tuple[ActiveTask, ...]]]):
+    """Stores the arguments of every `on_wait` call."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.something = asyncio.Event()
+        self.has_call = asyncio.Event()
 
     def on_wait(self, waited_s: float, ahead_count: int, active: tuple[ActiveTask, ...]) -> None:
         self.append((waited_s, ahead_count, active))
-        self.something.set()
+        self.has_call.set()
 
-    async def hears(self) -> None:
+    async def wait_for_call(self) -> None:
         async with asyncio.timeout(5):
-            await self.something.wait()
+            await self.has_call.wait()
 
 
 @pytest.mark.proves("R3.2")
 @pytest.mark.parametrize(("waited_s", "warning_count"), [(1.75, 0), (2.0, 1), (7.0, 1)])
-async def test_a_wait_of_two_seconds_is_warned_of_once(
-    stage: Stage,
-    clock: Seconds,
+async def test_wait_of_two_seconds_is_reported_once(
+    stage: WorkStage,
+    clock: ManualClock,
     caplog: pytest.LogCaptureFixture,
     waited_s: float,
     warning_count: int,
 ) -> None:
-    lanes, heard = Lanes(clock=clock), Heard()
+    lanes, waits = Lanes(clock=clock), WaitRecorder()
     await stage.call(lanes.run("cron", stage.work("first")))
-    last = await stage.call(lanes.run("cron", stage.work("last"), on_wait=heard.on_wait))
+    last = await stage.call(lanes.run("cron", stage.work("last"), on_wait=waits.on_wait))
     clock.advance(waited_s)
-    await stage.let_go("first", "last")
-    assert list(heard) == [(waited_s, 0, ())] * warning_count
-    assert len(events_of(caplog, "lane_waited")) == warning_count
+    await stage.release("first", "last")
+    assert list(waits) == [(waited_s, 0, ())] * warning_count
+    assert len(log_records(caplog, "lane_wait_exceeded")) == warning_count
     assert await last == "last done"
 
 
 @pytest.mark.proves("R3.2")
-async def test_the_warning_comes_while_it_still_waits(stage: Stage) -> None:
-    heard = Heard()
+async def test_warning_comes_during_the_wait(stage: WorkStage) -> None:
+    waits = WaitRecorder()
     lanes = Lanes()
     await stage.call(lanes.run("cron", stage.work("first"), name="first"))
     await stage.call(lanes.run("cron", stage.work("second")))
-    waiting = lanes.run("cron", stage.work("third"), warn_after_s=0.01, on_wait=heard.on_wait)
+    waiting = lanes.run("cron", stage.work("third"), warn_after_s=0.01, on_wait=waits.on_wait)
     await stage.call(waiting)
-    await heard.hears()
-    ((waited_s, ahead_count, active),) = heard
+    await waits.wait_for_call()
+    ((waited_s, ahead_count, active),) = waits
     assert 0.01 <= waited_s < 5
     assert ahead_count == 1
     assert [(task.name, 0 <= task.active_s < 5) for task in active] == [("first", True)]
-    await stage.let_go("first", "second", "third")
+    await stage.release("first", "second", "third")
     assert stage.begun == ["first", "second", "third"]
-    assert len(heard) == 1
+    assert len(waits) == 1
 
 
 @pytest.mark.proves("R3.2")
-async def test_a_timer_that_rings_early_by_our_clock_is_set_again(
-    lanes: Lanes, stage: Stage, clock: Seconds
+async def test_timer_that_fires_early_by_the_own_clock_is_set_again(
+    lanes: Lanes, stage: WorkStage, clock: ManualClock
 ) -> None:
-    heard = Heard()
+    waits = WaitRecorder()
     await stage.call(lanes.run("cron", stage.work("first")))
-    waiting = lanes.run("cron", stage.work("last"), warn_after_s=0.01, on_wait=heard.on_wait)
+    waiting = lanes.run("cron", stage.work("last"), warn_after_s=0.01, on_wait=waits.on_wait)
     await stage.call(waiting)
     await asyncio.sleep(0.03)
-    assert heard == []
+    assert waits == []
     clock.advance(0.01)
-    await heard.hears()
+    await waits.wait_for_call()
     assert stage.begun == ["first"]
 
 
 @pytest.mark.proves("R3.2")
-async def test_who_has_started_is_not_warned_of_any_more(
-    lanes: Lanes, stage: Stage, clock: Seconds, caplog: pytest.LogCaptureFixture
+async def test_started_entry_is_not_reported_any_more(
+    lanes: Lanes, stage: WorkStage, clock: ManualClock, caplog: pytest.LogCaptureFixture
 ) -> None:
-    heard = Heard()
+    waits = WaitRecorder()
     await stage.call(lanes.run("cron", stage.work("first")))
-    waiting = lanes.run("cron", stage.work("last"), warn_after_s=0.01, on_wait=heard.on_wait)
+    waiting = lanes.run("cron", stage.work("last"), warn_after_s=0.01, on_wait=waits.on_wait)
     await stage.call(waiting)
-    await stage.let_go("first")
+    await stage.release("first")
     clock.advance(1)
     await asyncio.sleep(0.02)
-    assert (stage.begun, heard, caplog.records) == (["first", "last"], [], [])
+    assert (stage.begun, waits, caplog.records) == (["first", "last"], [], [])
 
 
 @pytest.mark.proves("R3.2")
-async def test_who_starts_at_once_has_not_waited(lanes: Lanes, stage: Stage) -> None:
-    heard = Heard()
-    waiting = lanes.run("cron", stage.work("a"), warn_after_s=0.0, on_wait=heard.on_wait)
+async def test_entry_that_starts_at_once_has_not_waited(lanes: Lanes, stage: WorkStage) -> None:
+    waits = WaitRecorder()
+    waiting = lanes.run("cron", stage.work("a"), warn_after_s=0.0, on_wait=waits.on_wait)
     await stage.call(waiting)
-    await stage.let_go("a")
-    assert heard == []
+    await stage.release("a")
+    assert waits == []
 
 
 @pytest.mark.proves("R3.12")
-async def test_an_on_wait_that_raises_does_not_stop_the_lane(
-    lanes: Lanes, stage: Stage, clock: Seconds, caplog: pytest.LogCaptureFixture
+async def test_on_wait_that_raises_does_not_stop_the_lane(
+    lanes: Lanes, stage: WorkStage, clock: ManualClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     def explode(*_: object) -> None:
         raise RuntimeError("in on_wait")
@@ -112,33 +112,33 @@ async def test_an_on_wait_that_raises_does_not_stop_the_lane(
     second = await stage.call(lanes.run("cron", stage.work("second"), on_wait=explode))
     third = await stage.call(lanes.run("cron", stage.work("third"), on_wait=explode))
     clock.advance(3)
-    await stage.let_go("first", "second", "third")
+    await stage.release("first", "second", "third")
     assert (await second, await third) == ("second done", "third done")
     assert caplog.text.count("RuntimeError: in on_wait") == 2
 
 
 @pytest.mark.proves("R3.12")
-async def test_on_wait_has_the_context_of_whoever_enqueued(
-    lanes: Lanes, stage: Stage, clock: Seconds
+async def test_on_wait_has_the_context_of_the_caller(
+    lanes: Lanes, stage: WorkStage, clock: ManualClock
 ) -> None:
-    request: ContextVar[str] = ContextVar("request", default="nobody")
-    heard: list[str] = []
+    request: ContextVar[str] = ContextVar("request", default="none")
+    callers: list[str] = []
 
-    async def waits() -> str:
+    async def wait_for_cron() -> str:
         request.set("ann")
         return await lanes.run(
-            "cron", stage.work("last"), on_wait=lambda *_: heard.append(request.get())
+            "cron", stage.work("last"), on_wait=lambda *_: callers.append(request.get())
         )
 
     await stage.call(lanes.run("cron", stage.work("first")))
-    await stage.call(waits())
+    await stage.call(wait_for_cron())
     clock.advance(3)
-    await stage.let_go("first", "last")
-    assert heard == ["ann"]
+    await stage.release("first", "last")
+    assert callers == ["ann"]
 
 
-class Meddler(logging.Handler):
-    """A log handler that changes a limit, and breaks."""
+class MeddlingHandler(logging.Handler):
+    """A log handler that changes a limit and then raises."""
 
     def __init__(self, lanes: Lanes) -> None:
         super().__init__()
@@ -150,16 +150,16 @@ class Meddler(logging.Handler):
 
 
 @pytest.mark.proves("R3.12")
-async def test_a_log_handler_that_meddles_and_breaks_changes_no_order(
-    lanes: Lanes, stage: Stage, clock: Seconds
+async def test_log_handler_that_changes_limits_and_raises_keeps_the_order(
+    lanes: Lanes, stage: WorkStage, clock: ManualClock
 ) -> None:
     for name in ("first", "second", "third"):
         await stage.call(lanes.run("cron", stage.work(name)))
     clock.advance(3)
-    log, meddler = logging.getLogger("headway.lanes.start_signals"), Meddler(lanes)
+    log, meddler = logging.getLogger("headway.lanes.start_signals"), MeddlingHandler(lanes)
     log.addHandler(meddler)
     try:
-        await stage.let_go("first")
+        await stage.release("first")
     finally:
         log.removeHandler(meddler)
     assert stage.begun == ["first", "second", "third"]

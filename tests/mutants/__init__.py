@@ -1,1 +1,1 @@
-"""Remove one safeguard at a time, and see that the tests notice."""
+"""Removes one safeguard of the source at a time and checks that a test fails."""

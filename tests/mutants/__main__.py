@@ -1,7 +1,7 @@
-"""`python -m tests.mutants`: prints how many of the planted bugs were caught, and by which tests.
+"""`python -m tests.mutants`: prints how many planted bugs were caught, and by which tests.
 
-Each is planted into a copy of the tree, so that the product needs no switch for it. Before that the
-tests must pass on the tree as it is: a test that fails anyway catches nothing.
+Each bug is planted into a copy of the tree, so that the product needs no switch for it. The tests
+must first pass on the unchanged tree, because a test that fails anyway catches nothing.
 """
 
 import os
@@ -31,7 +31,7 @@ ROOT: Final = Path(__file__).parents[2]
 MUTANTS: Final = (*CORE, *FLOWS, *SERVICES, *ADAPTERS, *LANES, *RUNTIME, *API)
 PARALLEL_COUNT: Final = 2
 TEST_S_MAX: Final = 30
-"""What hangs is caught too, in time."""
+"""A test that hangs because of a bug fails after this time."""
 
 
 def main() -> None:
@@ -39,30 +39,30 @@ def main() -> None:
     check_clean()
     caught_count = 0
     with ThreadPoolExecutor(PARALLEL_COUNT) as pool:
-        found = track(
+        results = track(
             zip(MUTANTS, pool.map(caught_by, MUTANTS), strict=True),
             total=len(MUTANTS),
             console=Console(stderr=True),
             description="planted bugs",
         )
-        for mutant, killers in found:
-            caught_count += bool(killers)
-            verdict = f"caught by {killers[0]}" if killers else "NOT CAUGHT"
+        for mutant, failed_tests in results:
+            caught_count += bool(failed_tests)
+            verdict = f"caught by {failed_tests[0]}" if failed_tests else "NOT CAUGHT"
             console.print(f"{mutant.name}: {verdict}", soft_wrap=True)
     console.print(f"{caught_count} of {len(MUTANTS)} caught")
     sys.exit(0 if caught_count == len(MUTANTS) else 1)
 
 
 def check_clean() -> None:
-    """All tests that are named must pass where nothing is planted."""
+    """Exit with an error if a named test fails without a planted bug."""
     for backend in sorted({mutant.backend for mutant in MUTANTS}):
-        failed = failures(ROOT, [one for one in MUTANTS if one.backend == backend])
+        failed = failures(ROOT, [mutant for mutant in MUTANTS if mutant.backend == backend])
         if failed:
-            sys.exit(f"without any planted bug these fail: {' '.join(failed)}")
+            sys.exit(f"these tests fail without a planted bug: {' '.join(failed)}")
 
 
 def caught_by(mutant: Mutant) -> list[str]:
-    """The tests that fail in a copy of the tree that has the bug."""
+    """Plant the bug into a copy of the tree and return the tests that fail there."""
     with tempfile.TemporaryDirectory(prefix="headway-mutant-") as folder:
         copy = Path(folder, "tree")
         shutil.copytree(ROOT, copy, ignore=shutil.ignore_patterns(".git", ".venv", ".*cache*"))
@@ -70,27 +70,27 @@ def caught_by(mutant: Mutant) -> list[str]:
         text = path.read_text()
         for old, new in mutant.edits:
             if text.count(old) != 1:
-                sys.exit(f"{mutant.file} must hold this once: {old!r}")
+                sys.exit(f"{mutant.file} must contain this text exactly once: {old!r}")
             text = text.replace(old, new)
-        compile(text, mutant.file, "exec")  # A bug that does not even compile proves nothing.
+        compile(text, mutant.file, "exec")  # A syntax error would make every test fail.
         path.write_text(text)
         return failures(copy, [mutant])
 
 
 def failures(tree: Path, mutants: Sequence[Mutant]) -> list[str]:
-    """Which of their tests fails first, in `tree`; they share a backend."""
-    named = sorted({f"{one.test_file}::{one.test}" for one in mutants})
-    done = subprocess.run(
+    """Return the first test of the mutants that fails in `tree`. They must share a backend."""
+    tests = sorted({f"{mutant.test_file}::{mutant.test}" for mutant in mutants})
+    process = subprocess.run(
         [
             sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider",
-            f"--timeout={TEST_S_MAX}", f"--backends={mutants[0].backend}", *named,
+            f"--timeout={TEST_S_MAX}", f"--backends={mutants[0].backend}", *tests,
         ],
         cwd=tree, env=os.environ | {"PYTHONPATH": str(tree / "src")},
         capture_output=True, text=True, check=False,
     )  # fmt: skip
-    if done.returncode not in (0, 1):
-        sys.exit(f"{' '.join(named)} cannot be run:\n{done.stdout}{done.stderr}")
-    return re.findall(r"^(?:FAILED|ERROR) (\S+)", done.stdout, flags=re.MULTILINE)
+    if process.returncode not in (0, 1):
+        sys.exit(f"{' '.join(tests)} cannot be run:\n{process.stdout}{process.stderr}")
+    return re.findall(r"^(?:FAILED|ERROR) (\S+)", process.stdout, flags=re.MULTILINE)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Bugs between the decision and the disk."""
+"""Bugs in the SQL adapter: loading, locking, writing and connecting."""
 
 from typing import Final
 
@@ -6,14 +6,14 @@ from tests.mutants.mutant import Mutant
 
 ADAPTERS: Final = (
     Mutant(
-        name="unread messages are reported only if they came with the end",
+        name="unread messages are reported only if the same batch posted them",
         file="adapters/sql/write/load.py",
-        edits=(("    _need_unread(needs, world)\n", ""),),
+        edits=(("    _add_unread_needs(needed, batch)\n", ""),),
         test_file="tests/contract/test_messages.py",
-        test="test_unread_messages_are_reported_whatever_way_a_run_ends",
+        test="test_unread_messages_are_reported_whatever_ends_the_run",
     ),
     Mutant(
-        name="a row is written whatever has become of it",
+        name="a row is written although it has changed since it was read",
         file="adapters/sql/write/write_changes.py",
         edits=(
             (
@@ -21,22 +21,22 @@ ADAPTERS: Final = (
                 'RUN_GUARDS: Final = ("seq",)',
             ),
             (
-                "(before.seq, _PLAIN[before.status], before.token, before.revision)",
+                "(before.seq, _PLAIN_VALUES[before.status], before.token, before.revision)",
                 "(before.seq,)",
             ),
         ),
         test_file="tests/contract/test_guards.py",
-        test="test_a_row_that_has_changed_is_not_written",
+        test="test_changed_row_is_not_written",
     ),
     Mutant(
-        name="SQLite's write lock comes with the first write",
+        name="SQLite takes the write lock at the first write, not at the begin",
         file="adapters/sql/write/links/sqlite_link.py",
         edits=(('"BEGIN IMMEDIATE"', '"BEGIN"'),),
         test_file="tests/contract/test_guards.py",
-        test="test_nobody_else_writes_from_begin_to_commit",
+        test="test_no_other_program_writes_between_begin_and_commit",
     ),
     Mutant(
-        name="a cancelling run's slot is not counted",
+        name="the slot of a cancelling run is not counted",
         file="adapters/sql/write/load.py",
         edits=(
             (
@@ -48,7 +48,7 @@ ADAPTERS: Final = (
             ),
         ),
         test_file="tests/contract/test_queue_order.py",
-        test="test_a_cancelling_run_keeps_its_slot_until_it_ends",
+        test="test_cancelling_run_keeps_its_slot_until_it_ends",
     ),
     Mutant(
         name="lanes are locked in random order",
@@ -60,21 +60,24 @@ ADAPTERS: Final = (
             ),
         ),
         test_file="tests/contract/test_guards.py",
-        test="test_batches_that_lock_the_same_lanes_never_wait_for_each_other_in_a_circle",
+        test="test_batches_that_lock_the_same_lanes_do_not_deadlock",
         backend="postgres",
     ),
     Mutant(
-        name="a standby is taken for a primary",
+        name="a standby is accepted as the primary",
         file="adapters/sql/connect/postgres.py",
         edits=(
-            ('        if standby:\n            return "is a standby"\n', "        return None\n"),
+            (
+                '        if is_standby:\n            return "is a standby"\n',
+                "        return None\n",
+            ),
         ),
         test_file="tests/sql/test_connect.py",
-        test="test_a_node_that_takes_no_writes_counts_as_failed",
+        test="test_read_only_node_counts_as_failed",
         backend="postgres",
     ),
     Mutant(
-        name="the counter of the stream is read without a lock",
+        name="the counter of the event stream is read without a lock",
         file="adapters/sql/write/load.py",
         edits=(
             (
@@ -83,34 +86,39 @@ ADAPTERS: Final = (
             ),
         ),
         test_file="tests/contract/test_guards.py",
-        test="test_the_counter_is_locked_from_the_decision_to_the_commit",
+        test="test_counter_is_locked_from_the_decision_to_the_commit",
         backend="postgres",
     ),
     Mutant(
-        name="a key's line is in the order of the clock",
+        name="the queue of a key is ordered by the clock",
         file="adapters/sql/write/load.py",
         edits=(
             (
-                '    .where(runs.c.waiting_key == text("key"))\n    .order_by(runs.c.seq)\n',
+                '    .where(runs.c.waiting_key == text_param("key"))\n    .order_by(runs.c.seq)\n',
                 (
-                    '    .where(runs.c.waiting_key == text("key"))\n'
+                    '    .where(runs.c.waiting_key == text_param("key"))\n'
                     "    .order_by(runs.c.queued_at, runs.c.id)\n"
                 ),
             ),
         ),
         test_file="tests/contract/test_queue_order.py",
-        test="test_neither_the_clock_nor_the_ids_decide_who_is_next",
+        test="test_order_depends_neither_on_the_clock_nor_on_the_ids",
     ),
     Mutant(
-        name="another program's table of headway's name is adopted",
+        name="another program's table with the name of a headway table is accepted",
         file="adapters/sql/ownership.py",
-        edits=(("not FIRST[name] <= set(found) <= OWN[name]", "False"),),
+        edits=(
+            (
+                "not FIRST_COLUMNS[name] <= _to_current_names(name, names) <= OWN_COLUMNS[name]",
+                "False",
+            ),
+        ),
         test_file="tests/contract/test_foreign_tables.py",
-        test="test_foreign_table_with_a_name_of_ours_is_refused_and_unchanged",
+        test="test_foreign_table_with_the_name_of_a_headway_table_is_refused_and_unchanged",
         backend="postgres",
     ),
     Mutant(
-        name="a commit to a deleted file is a success",
+        name="a commit to a deleted file is reported as a success",
         file="adapters/sql/write/links/sqlite_link.py",
         edits=(
             (
@@ -122,15 +130,15 @@ ADAPTERS: Final = (
         test="test_deletion_during_a_commit_is_an_unknown_outcome",
     ),
     Mutant(
-        name="an accepted primary gets the next epoch, which others have seen",
+        name="an accepted primary does not get an epoch above all that were seen",
         file="adapters/sql/connect/addresses.py",
-        edits=(("epoch = max(epoch, found.epoch + 1)", "epoch = found.epoch"),),
+        edits=(("epoch = max(epoch, stream.epoch + 1)", "epoch = stream.epoch"),),
         test_file="tests/sql/test_accept_primary.py",
         test="test_accepted_primary_is_used_by_running_processes_after_two_failovers",
         backend="postgres",
     ),
     Mutant(
-        name="a pooler that shares sessions is taken for one that does not",
+        name="a pooler in transaction mode is not detected",
         file="adapters/sql/connect/pooler.py",
         edits=(
             ("in sessions:\n            return True", "in sessions:\n            break"),

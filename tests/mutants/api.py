@@ -1,4 +1,4 @@
-"""Bugs in the server, and in the command that starts it."""
+"""Bugs in the HTTP server and in the command that starts it."""
 
 from typing import Final
 
@@ -6,40 +6,45 @@ from tests.mutants.mutant import Mutant
 
 API: Final = (
     Mutant(
-        name="the command serves everybody without a token",
+        name="the serve command accepts a public address without a token",
         file="cli/commands/serve.py",
-        edits=(("    check_exposure(listens_on, access)\n", ""),),
+        edits=(("    check_exposure(host, access)\n", ""),),
         test_file="tests/cli/test_exposure.py",
-        test="test_an_address_that_others_reach_is_refused_without_a_token",
+        test="test_host_reachable_from_other_machines_is_refused_without_a_token",
     ),
     Mutant(
-        name="the server listens to everybody without a token",
+        name="the server accepts a public address without a token",
         file="api/server.py",
         edits=(("    check_exposure(host, access)\n    own_names", "    own_names"),),
         test_file="tests/api/test_guard.py",
-        test="test_a_server_that_others_reach_does_not_start_without_a_token",
+        test="test_server_reachable_from_other_hosts_does_not_start_without_a_token",
     ),
     Mutant(
-        name="any token is taken",
+        name="any token is accepted",
         file="api/http/access.py",
-        edits=(("            if hmac.compare_digest(known, digest):\n", "            if True:\n"),),
-        test_file="tests/api/test_walk.py",
-        test="test_every_route_and_method_wants_its_scope",
-    ),
-    Mutant(
-        name="a worker may do what a reader may",
-        file="api/http/request_guard.py",
         edits=(
             (
-                "is_enough = has is Scope.OPERATE or has is needs",
-                "is_enough = has is Scope.OPERATE or needs is not Scope.OPERATE",
+                "            if hmac.compare_digest(token_digest, digest):\n",
+                "            if True:\n",
             ),
         ),
         test_file="tests/api/test_walk.py",
-        test="test_every_route_and_method_wants_its_scope",
+        test="test_every_route_and_method_requires_its_scope",
     ),
     Mutant(
-        name="whatever is below the page's first letters is open",
+        name="a worker token grants the scope of a read token",
+        file="api/http/request_guard.py",
+        edits=(
+            (
+                "if caller.scope not in (Scope.OPERATE, required):",
+                "if caller.scope is not Scope.OPERATE and required is Scope.OPERATE:",
+            ),
+        ),
+        test_file="tests/api/test_walk.py",
+        test="test_every_route_and_method_requires_its_scope",
+    ),
+    Mutant(
+        name="every path that begins like a path of the page needs no token",
         file="api/http/origin.py",
         edits=(
             (
@@ -48,115 +53,115 @@ API: Final = (
             ),
         ),
         test_file="tests/api/test_walk.py",
-        test="test_every_route_and_method_wants_its_scope",
+        test="test_every_route_and_method_requires_its_scope",
     ),
     Mutant(
-        name="a session is good for ever",
+        name="a session does not expire",
         file="api/http/access.py",
         edits=((' or int(session.partition(".")[0]) <= time.time()', ""),),
         test_file="tests/api/test_sessions.py",
-        test="test_a_session_is_over_after_its_time",
+        test="test_session_expires",
     ),
     Mutant(
-        name="a session outlives its end",
+        name="a session is accepted after its sign-out",
         file="api/http/access.py",
-        edits=(("        self._ended[session] = found[1]\n", ""),),
+        edits=(("        self._ended_sessions[session] = verified[1]\n", ""),),
         test_file="tests/api/test_sessions.py",
-        test="test_who_signs_out_has_no_session_any_more",
+        test="test_session_ends_at_sign_out",
     ),
     Mutant(
-        name="a page of another origin may call",
+        name="a page of another origin may call the server",
         file="api/http/origin.py",
         edits=(('        return origin == f"{scheme}://{host}"', "        return True"),),
         test_file="tests/api/test_guard.py",
         test="test_a_page_of_another_origin_is_refused",
     ),
     Mutant(
-        name="what a browser says of the site that asks is not looked at",
+        name="the Sec-Fetch-Site header is ignored",
         file="api/http/origin.py",
         edits=(('not in (None, "same-origin", "none")', "is False"),),
         test_file="tests/api/test_guard.py",
         test="test_a_page_of_another_origin_is_refused",
     ),
     Mutant(
-        name="a page without TLS may call the one with it",
+        name="a page of the public host without TLS may call the server",
         file="api/http/origin.py",
         edits=(
             (
-                "            if host == self.public.host:  # Else",
-                "            if not host:  # Else",
+                "            if host == self.public_address.host:\n",
+                "            if not host:\n",
             ),
         ),
         test_file="tests/api/test_proxy.py",
-        test="test_no_other_origin_may",
+        test="test_other_origins_are_refused_behind_a_proxy",
     ),
     Mutant(
-        name="the cookie of a server behind TLS is sent without it",
+        name="the cookie of a server behind TLS is not marked as secure",
         file="api/routes/session.py",
         edits=(("secure=is_secure or request", "secure=request"),),
         test_file="tests/api/test_proxy.py",
-        test="test_a_page_of_the_public_address_may_call",
+        test="test_page_of_the_public_address_is_accepted",
     ),
     Mutant(
-        name="any host is ours",
+        name="any host name is accepted",
         file="api/http/request_guard.py",
         edits=(("        self._origins.check_host(headers)\n", ""),),
         test_file="tests/api/test_guard.py",
         test="test_a_wrong_host_is_refused",
     ),
     Mutant(
-        name="a host is what begins like one",
+        name="a host name is accepted if only its beginning is valid",
         file="api/http/origin.py",
         edits=(("_HOST.fullmatch(host)", "_HOST.match(host)"),),
         test_file="tests/api/test_guard.py",
         test="test_a_wrong_host_is_refused",
     ),
     Mutant(
-        name="nobody is told when to come again",
+        name="temporary errors have no Retry-After header",
         file="api/http/problem.py",
-        edits=(("is_passing = status in (429, 503)", "is_passing = False"),),
+        edits=(("is_temporary = status in (429, 503)", "is_temporary = False"),),
         test_file="tests/api/test_overload.py",
-        test="test_a_full_lane_is_told",
+        test="test_full_lane_is_429",
     ),
     Mutant(
-        name="a request that does not come is waited for",
+        name="idle connections are not aborted",
         file="api/server.py",
         edits=(
             (
-                "        self._connections.look(now_s=asyncio.get_running_loop().time())\n",
+                "        self._connections.abort_silent(now_s=asyncio.get_running_loop().time())\n",
                 "",
             ),
         ),
         test_file="tests/api/test_connections.py",
-        test="test_a_request_that_does_not_come_is_not_waited_for",
+        test="test_connection_without_a_complete_request_is_closed",
     ),
     Mutant(
-        name="each letter of a request buys more time",
+        name="each byte of a request extends its time limit",
         file="api/http/connection.py",
         edits=(
             (
                 "        if self.cycle is not before:\n",
                 (
-                    "        self._all.end(self, now_s=self.loop.time())\n"
+                    "        self._tracker.mark_idle(self, now_s=self.loop.time())\n"
                     "        if self.cycle is not before:\n"
                 ),
             ),
         ),
         test_file="tests/api/test_connections.py",
-        test="test_nor_one_that_comes_a_letter_at_a_time",
+        test="test_connection_that_sends_byte_by_byte_is_closed",
     ),
     Mutant(
-        name="who is known gives way to strangers",
+        name="authenticated connections are aborted to make room",
         file="api/http/connection.py",
-        edits=(("            if not oldest.is_known:\n", "            if oldest:\n"),),
+        edits=(("            if not oldest.is_authenticated:\n", "            if oldest:\n"),),
         test_file="tests/api/test_connections.py",
-        test="test_who_has_not_said_who_it_is_gives_way",
+        test="test_oldest_unauthenticated_connection_is_closed_when_there_are_too_many",
     ),
     Mutant(
-        name="a server is ready that cannot write",
+        name="a server that cannot write is ready",
         file="api/routes/health.py",
         edits=(("            await self._store.apply(Probe())\n", ""),),
         test_file="tests/api/test_ready.py",
-        test="test_a_database_that_takes_no_writes_makes_a_server_unready",
+        test="test_database_that_refuses_writes_makes_the_server_unready",
     ),
 )

@@ -1,4 +1,4 @@
-"""Bugs in flows and in the driver of their tasks."""
+"""Bugs in flows and in the driver that executes their tasks."""
 
 from typing import Final
 
@@ -6,150 +6,149 @@ from tests.mutants.mutant import Mutant
 
 FLOWS: Final = (
     Mutant(
-        name="a step is done before it is stored",
+        name="the calls of a step are made before the step is stored",
         file="services/flow/driver.py",
         edits=(
             (
-                "                await self._keep(commit)\n",
+                "                await self._save(result)\n",
                 (
                     "                await self._calls.perform("
-                    "commit.commands, stepped=[], may_stay=False)\n"
-                    "                await self._keep(commit)\n"
+                    "result.effects, processed=[], may_run_inline=False)\n"
+                    "                await self._save(result)\n"
                 ),
             ),
         ),
-        test_file="tests/engine/flow/test_family.py",
-        test="test_a_call_that_ends_while_a_lost_commit_is_awaited_is_not_made_again",
+        test_file="tests/engine/flow/test_child_tasks.py",
+        test="test_a_call_that_ends_during_the_retry_of_a_commit_is_not_repeated",
     ),
     Mutant(
-        name="a task that goes on takes the version that is newest now",
+        name="a task that continues uses the newest version of its flow",
         file="services/flow/driver.py",
         edits=(
             (
-                'definitions.flow(pin["flow"], pin["version"]))',
-                'definitions.flow(pin["flow"], 2 if self._context.generation > 1 else 1))',
+                'definitions.flow(checkpoint["flow"], checkpoint["version"])',
+                'definitions.flow(checkpoint["flow"], 2 if self._context.generation > 1 else 1)',
             ),
         ),
         test_file="tests/engine/flow/test_tasks.py",
         test="test_a_parked_task_holds_nothing_and_a_signal_wakes_it",
     ),
     Mutant(
-        name="a signal that comes before its node is reached is forgotten",
+        name="a signal that arrives before its node is reached is dropped",
         file="core/flow/engine/step.py",
         edits=(
             (
-                "            walk.set_shared(state.frames[0], key, value)\n            if",
+                "            context.set_shared(state.frames[0], key, value)\n            if",
                 (
-                    "            if frame.is_entered and isinstance(rules, Wait):\n"
-                    "                walk.set_shared(state.frames[0], key, value)\n            if"
+                    "            if frame.is_entered and isinstance(handler, WaitHandler):\n"
+                    "                context.set_shared(state.frames[0], key, value)\n"
+                    "            if"
                 ),
             ),
         ),
         test_file="tests/engine/flow/test_tasks.py",
-        test="test_an_early_signal_is_kept_until_its_node_is_reached",
+        test="test_an_early_signal_is_stored_until_its_node_is_reached",
     ),
     Mutant(
-        name="a driver looks at the time before it takes in what was accepted in time",
+        name="timeouts are applied before the signals that were accepted in time",
         file="services/flow/driver.py",
         edits=(
             (
-                "[*map(_signal, first), Woken(), *map(_signal, later), *children]",
-                "[Woken(), *map(_signal, signals), *children]",
+                "[*map(_to_signal, early), Woken(), *map(_to_signal, later), *children]",
+                "[Woken(), *map(_to_signal, signals), *children]",
             ),
         ),
         test_file="tests/engine/flow/test_signals.py",
-        test="test_what_was_accepted_in_time_counts_though_it_is_taken_in_late",
+        test="test_a_signal_accepted_in_time_counts_when_it_is_applied_late",
     ),
     Mutant(
-        name="a task succeeds without a signal that was accepted before",
+        name="a task succeeds without a signal that was accepted before its end",
         file="core/command/flow/advance.py",
-        edits=(("        if is_put_off:\n", "        if is_put_off and end.error:\n"),),
+        edits=(("        if is_postponed:\n", "        if is_postponed and end.error:\n"),),
         test_file="tests/engine/flow/test_signals.py",
-        test="test_a_signal_that_is_accepted_before_the_end_is_in_the_result",
+        test="test_a_signal_accepted_before_the_end_is_in_the_result",
     ),
     Mutant(
-        name="a child whose time is over runs on",
+        name="a child task continues after the timeout of its node",
         file="services/flow/driver.py",
         edits=(
             (
-                "cancelled = self._children.cancelled_by(commit.commands)",
-                "cancelled = list(self._children.open.values())[:0]",
+                "cancelled = self._children.list_cancelled(result.effects)",
+                "cancelled = list(self._children.open_child_ids.values())[:0]",
             ),
         ),
         test_file="tests/engine/flow/test_timeouts.py",
-        test="test_a_child_whose_time_is_over_is_cancelled_though_its_parent_was_parked",
+        test="test_a_timeout_cancels_the_children_of_a_parked_parent",
     ),
     Mutant(
-        name="the parent of a child that is cancelled is told nothing",
+        name="the cancel of a child task does not wake its parent",
         file="core/command/run/cancel.py",
         edits=(
             (
-                "        if answer is CancelAnswer.CANCELED:\n",
-                "        if answer is CancelAnswer.NOT_FOUND:\n",
+                "        if answer is CancelResult.CANCELED:\n",
+                "        if answer is CancelResult.NOT_FOUND:\n",
             ),
         ),
-        test_file="tests/engine/flow/test_family.py",
-        test="test_the_end_of_a_child_that_somebody_cancels_is_told_to_its_parent",
+        test_file="tests/engine/flow/test_child_tasks.py",
+        test="test_cancelling_a_child_resumes_its_parent",
     ),
     Mutant(
-        name="signals at once are each measured alone",
+        name="the size limit is checked for each signal of a batch alone",
         file="core/command/flow/shared_state.py",
-        edits=(("self.beside.size + self._later_size(world)", "self.beside.size"),),
+        edits=(("self.usage.byte_count + self._later_byte_count(batch)", "self.usage.byte_count"),),
         test_file="tests/contract/test_flows.py",
-        test="test_signals_that_find_room_alone_are_not_taken_together",
+        test="test_signals_that_fit_only_one_at_a_time_are_not_both_accepted",
     ),
     Mutant(
-        name="a program that creates a flow is given another program's flow of that name",
+        name="a program that creates a flow gets another program's flow of the same name",
         file="services/flow/catalog.py",
         edits=(
             (
-                "return await self._publish(wanted, None, expected_revision=0, by=by)",
-                "return await self._publish(wanted, None, by=by)",
+                "return await self._publish(candidate, None, expected_revision=0, by=by)",
+                "return await self._publish(candidate, None, by=by)",
             ),
         ),
         test_file="tests/api/test_wire_rules.py",
         test="test_two_programs_with_one_flow_name_run_their_own_definitions",
     ),
     Mutant(
-        name="without max_attempts only one worker is asked",
+        name="without max_attempts only one worker is called",
         file="core/flow/engine/calls.py",
-        edits=(("(node.max_attempts or ASKED_COUNT_MAX)", "(node.max_attempts or 1)"),),
+        edits=(("(node.max_attempts or WORKER_COUNT_MAX)", "(node.max_attempts or 1)"),),
         test_file="tests/api/test_wire_rules.py",
-        test="test_max_attempts_bounds_how_many_workers_are_asked",
+        test="test_max_attempts_limits_how_many_workers_are_called",
     ),
     Mutant(
-        name="a worker without a connection hides what another one reported",
+        name="an unreachable worker hides the error that another worker reported",
         file="services/flow/workers.py",
         edits=(
             (
-                "            if command.attempt == 1:\n                untaken",
-                "            if True:\n                untaken",
+                "            if command.attempt == 1:\n                unavailable",
+                "            if True:\n                unavailable",
             ),
         ),
         test_file="tests/api/test_wire_rules.py",
-        test="test_a_worker_without_a_connection_does_not_hide_what_another_reported",
+        test="test_unreachable_worker_does_not_hide_the_error_of_another",
     ),
     Mutant(
         name="a failure follows the default edge though the flow fails on errors",
         file="core/flow/engine/step_context.py",
         edits=(("        if target is None and not is_strict:\n", "        if target is None:\n"),),
         test_file="tests/api/test_error_policy.py",
-        test=(
-            "test_a_failed_step_is_not_followed_by_the_next_one_unless_the_root_paths_published_it"
-        ),
+        test=("test_failed_step_ends_the_task_unless_the_root_paths_published_the_flow"),
     ),
     Mutant(
-        name="the wait for a worker begins again after a restart",
+        name="the time limit of the wait for a worker starts again after a restart",
         file="core/flow/engine/stored_state.py",
         edits=(('missing_since=dict(document.get("missing", {}))', "missing_since={}"),),
         test_file="tests/engine/flow/test_worker_wait.py",
-        test="test_the_wait_for_a_worker_does_not_begin_again_after_a_restart",
+        test="test_the_wait_for_a_worker_does_not_start_again_after_a_restart",
     ),
     Mutant(
-        name="nobody wakes a task whose worker has come",
+        name="a task that waits for a worker is not woken when one registers",
         file="services/flow/catalog.py",
-        edits=(("            await self._worker_watch.look()\n", "            pass\n"),),
+        edits=(("            await self._worker_watch.poll()\n", "            pass\n"),),
         test_file="tests/engine/flow/test_worker_wait.py",
-        test="test_a_task_without_a_worker_is_parked_and_goes_on_when_one_registers",
+        test="test_a_task_without_a_worker_is_parked_and_resumes_when_one_registers",
     ),
 )

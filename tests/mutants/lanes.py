@@ -6,29 +6,29 @@ from tests.mutants.mutant import Mutant
 
 LANES: Final = (
     Mutant(
-        name="a task that fails lets nobody else start",
+        name="a failed task does not release its slot",
         file="lanes/lanes.py",
         edits=(
             (
                 (
                     "                _log_failure(entry, error)\n            raise\n"
-                    "        finally:\n            self._leave(entry)\n"
+                    "        finally:\n            self._release(entry)\n"
                 ),
                 (
                     "                _log_failure(entry, error)\n            raise\n"
-                    "        else:\n            self._leave(entry)\n            return result\n"
+                    "        else:\n            self._release(entry)\n            return result\n"
                 ),
             ),
             (
-                "            return await self._do(entry, work, timeout_s)\n        except",
-                "            result = await self._do(entry, work, timeout_s)\n        except",
+                "            return await self._run_work(entry, work, timeout_s)\n        except",
+                "            result = await self._run_work(entry, work, timeout_s)\n        except",
             ),
         ),
         test_file="tests/lanes/test_order.py",
-        test="test_a_failure_starves_nobody",
+        test="test_failure_does_not_block_the_lane",
     ),
     Mutant(
-        name="the late end of a task from before a reset frees a place",
+        name="the late end of a task from before a reset frees a slot",
         file="lanes/lane.py",
         edits=(
             (
@@ -37,6 +37,6 @@ LANES: Final = (
             ),
         ),
         test_file="tests/lanes/test_lane.py",
-        test="test_the_end_of_a_task_of_an_old_generation_frees_no_place",
+        test="test_end_of_a_task_of_an_old_generation_frees_no_slot",
     ),
 )

@@ -1,18 +1,19 @@
-"""A planted bug: where it goes, and which test must notice."""
+"""A planted bug: the edits of the source, and the test that must fail because of them."""
 
 from dataclasses import dataclass
 
 Edit = tuple[str, str]
-"""What is there, once, and what is put in its place."""
+"""The text to replace, which the file contains exactly once, and its replacement."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mutant:
     name: str
-    """What is wrong, as one would say it."""
+    """The wrong behavior, as a plain sentence."""
     file: str
+    """The path below src/headway."""
     edits: tuple[Edit, ...]
     test_file: str
     test: str
-    """That must fail where the bug is, and nowhere else."""
+    """The test that fails with the bug and passes without it."""
     backend: str = "sqlite"

@@ -6,15 +6,17 @@ from tests.mutants.mutant import Mutant
 
 RUNTIME: Final = (
     Mutant(
-        name="who waits does not look again after subscribing",
+        name="a waiter in Redis does not check for an answer after subscribing",
         file="adapters/redis/redis_runtime_store.py",
-        edits=(("        await self._look(run_id, wait)\n        while", "        while"),),
+        edits=(
+            ("        await self._check_for_answer(run_id, wait)\n        while", "        while"),
+        ),
         test_file="tests/runtime/test_interrupts.py",
-        test="test_an_answer_between_creating_and_subscribing_is_not_lost",
+        test="test_answer_between_creating_and_subscribing_is_not_lost",
         backend="redis",
     ),
     Mutant(
-        name="who waits in memory does not look whether it was answered",
+        name="a waiter in memory does not check for an earlier answer",
         file="adapters/memory/memory_runtime_store.py",
         edits=(
             (
@@ -23,18 +25,18 @@ RUNTIME: Final = (
             ),
         ),
         test_file="tests/runtime/test_interrupts.py",
-        test="test_an_answer_between_creating_and_subscribing_is_not_lost",
+        test="test_answer_between_creating_and_subscribing_is_not_lost",
     ),
     Mutant(
-        name="nobody looks again when the line to Redis was down",
+        name="watchers do not read again after the connection to Redis was lost",
         file="adapters/redis/pubsub_connection.py",
-        edits=(("            self.tell(LOOK)\n", "            pass\n"),),
+        edits=(("            self.notify(RESYNC)\n", "            pass\n"),),
         test_file="tests/runtime/test_outages.py",
-        test="test_a_watcher_is_told_to_look_after_an_interruption",
+        test="test_watcher_receives_a_resync_hint_after_a_disconnect",
         backend="redis",
     ),
     Mutant(
-        name="anybody renews a lease in Redis",
+        name="a lease in Redis is renewed for any owner",
         file="adapters/redis/lua_scripts.py",
         edits=(
             (
@@ -43,38 +45,38 @@ RUNTIME: Final = (
             ),
         ),
         test_file="tests/runtime/test_leases.py",
-        test="test_only_the_owner_renews_and_releases",
+        test="test_only_the_owner_renews_and_releases_a_lease",
         backend="redis",
     ),
     Mutant(
-        name="a message is accepted for a run that reads none",
+        name="a message to a run that reads no messages is accepted in Redis",
         file="adapters/redis/lua_scripts.py",
         edits=(("if length == 0 then return 'not_streaming' end\n", ""),),
         test_file="tests/runtime/test_messages.py",
-        test="test_what_comes_as_the_loop_ends_is_given_back_or_refused",
+        test="test_message_sent_as_the_loop_ends_is_returned_or_refused",
         backend="redis",
     ),
     Mutant(
-        name="who begins to listen does not look for what was said before",
+        name="hints published before the subscription are missed",
         file="services/engine/hint_relay.py",
-        edits=(("            self._hear(execution, Hint.LOOK)\n", ""),),
-        test_file="tests/engine/test_reach.py",
-        test="test_what_was_said_before_anybody_listened_is_found",
+        edits=(("            self._on_hint(execution, Hint.RESYNC)\n", ""),),
+        test_file="tests/engine/test_hint_relay.py",
+        test="test_a_cancel_sent_before_the_subscription_is_found",
         backend="redis",
     ),
     Mutant(
-        name="a lost lease stops nobody",
+        name="an execution with a stale claim continues after it lost its lease",
         file="services/engine/key_lease.py",
-        edits=(("        if not await self.is_claim_in_force():\n", "        if False:\n"),),
-        test_file="tests/engine/test_reach.py",
-        test="test_who_lost_the_claim_stops_by_itself_when_it_loses_the_lease",
+        edits=(("        if not await self.is_claim_current():\n", "        if False:\n"),),
+        test_file="tests/engine/test_hint_relay.py",
+        test="test_an_execution_with_a_stale_claim_stops_when_it_loses_the_lease",
         backend="redis",
     ),
     Mutant(
-        name="a run is cancelled though its loop is over",
+        name="a run is canceled although its loop has ended",
         file="core/command/run/cancel.py",
         edits=((" or run.window == Window.CLOSED", ""),),
-        test_file="tests/contract/test_windows.py",
-        test="test_after_the_loop_a_cancel_is_too_late_and_the_key_is_still_held",
+        test_file="tests/contract/test_message_windows.py",
+        test="test_cancel_after_the_loop_is_too_late_and_the_key_is_still_held",
     ),
 )

@@ -1,4 +1,4 @@
-"""Bugs in the engine and its loops."""
+"""Bugs in the engine, its loops and the job context."""
 
 from typing import Final
 
@@ -6,7 +6,7 @@ from tests.mutants.mutant import Mutant
 
 SERVICES: Final = (
     Mutant(
-        name="an engine that lost its lease goes on with its work",
+        name="an engine that lost its lease continues its runs",
         file="services/engine/engine.py",
         edits=(
             (
@@ -18,92 +18,92 @@ SERVICES: Final = (
             ),
         ),
         test_file="tests/engine/test_stop.py",
-        test="test_an_engine_that_cannot_renew_its_lease_stops_its_work_by_itself",
+        test="test_an_engine_that_cannot_renew_its_lease_stops_its_runs",
     ),
     Mutant(
-        name="KeyboardInterrupt ends the server",
+        name="a job that raises KeyboardInterrupt ends the server",
         file="services/job_errors.py",
-        edits=(("        return not _is_interrupt(error)", "        return False"),),
+        edits=(("        return not _is_from_sigint(error)", "        return False"),),
         test_file="tests/engine/test_poison.py",
-        test="test_a_job_that_raises_what_ends_programs_fails_alone",
+        test="test_a_job_that_raises_an_exit_exception_fails_only_its_run",
     ),
     Mutant(
         name="a forked child that returns from its job acts as a second engine",
-        file="forked.py",
+        file="process/fork_guard.py",
         edits=(("        self.count += 1\n", "        return\n"),),
         test_file="tests/engine/test_poison.py",
-        test="test_a_forked_child_that_returns_from_its_job_exits_and_the_parent_goes_on",
+        test="test_a_forked_child_that_returns_from_its_job_exits",
     ),
     Mutant(
-        name="nobody looks unless there was a hint",
+        name="the claimer does not poll without a hint",
         file="services/engine/claimer.py",
         edits=(
             (
-                "            await is_set_within(self._wake, POLL_S)",
+                "            await wait_until_set(self._wake, POLL_S)",
                 "            await self._wake.wait()",
             ),
         ),
         test_file="tests/engine/test_hints.py",
-        test="test_with_every_hint_lost_polling_still_starts_and_finds_the_end",
+        test="test_polling_starts_and_ends_runs_without_any_hint",
     ),
     Mutant(
-        name="of waits that overlap each wants a slot for itself",
+        name="a run regains its slot before its last overlapping wait has ended",
         file="services/context/slot_switch.py",
         edits=(("elif not is_waiting and not self._has_slot:", "elif not self._has_slot:"),),
         test_file="tests/engine/test_slots.py",
-        test="test_of_waits_that_overlap_the_first_gives_the_slot_back_and_the_last_gets_it",
+        test="test_overlapping_waits_release_the_slot_once_and_regain_it_at_the_end",
     ),
     Mutant(
-        name="a job that waits keeps its slot",
+        name="a waiting job holds its slot",
         file="services/context/slot_switch.py",
         edits=(("if is_waiting and self._has_slot:", "if is_waiting and not self._has_slot:"),),
         test_file="tests/engine/test_waiting.py",
-        test="test_a_sleep_gives_its_slot_to_others",
+        test="test_a_sleeping_run_releases_its_slot",
     ),
     Mutant(
-        name="the sweep leaves queued runs alone, however late",
+        name="the sweep does not time out queued runs",
         file="services/engine/sweep.py",
         edits=(
             (
-                "if run.status is RunStatus.RUNNING and (run.run_deadline_at",
-                "if run.status is not RunStatus.CANCELLING and (run.run_deadline_at",
+                "if run.status is RunStatus.RUNNING and (\n        run.run_deadline_at",
+                "if run.status is not RunStatus.CANCELLING and (\n        run.run_deadline_at",
             ),
         ),
         test_file="tests/engine/test_order.py",
         test="test_a_run_that_waits_too_long_in_the_queue_is_timed_out",
     ),
     Mutant(
-        name="who waits for a run of another process is told by hints alone",
+        name="a waiter for a run of another process is notified by hints alone",
         file="services/submit/run_watcher.py",
-        edits=(("            self._tell_all(asked, found)\n", ""),),
-        test_file="tests/engine/test_news.py",
-        test="test_many_who_wait_share_one_look_and_each_wakes_for_its_own",
+        edits=(("            self._notify_all(run_ids, seqs)\n", ""),),
+        test_file="tests/engine/test_run_watcher.py",
+        test="test_many_waiters_share_one_poll_and_each_wakes_for_its_own_run",
     ),
     Mutant(
-        name="what happens while a handle looks is missed",
+        name="a change during a read of a handle is missed",
         file="services/submit/run_watcher.py",
-        edits=(("        if self._told_seq > run_seq:\n", "        if False:\n"),),
-        test_file="tests/engine/test_news.py",
-        test="test_what_happens_during_a_look_is_not_missed",
+        edits=(("        if self._notified_seq > run_seq:\n", "        if False:\n"),),
+        test_file="tests/engine/test_run_watcher.py",
+        test="test_a_change_during_a_read_is_not_missed",
     ),
     Mutant(
-        name="the sweep moves five hundred a second and no more",
+        name="the sweep processes only one page of due runs per round",
         file="services/engine/sweep.py",
         edits=(
-            ("        if len(page.due) < COUNT_MAX or page.due <= moved:", "        if page.due:"),
+            ("        if len(page.due) < BATCH_SIZE or page.due <= moved:", "        if page.due:"),
         ),
         test_file="tests/contract/test_timeouts.py",
-        test="test_the_sweep_goes_on_while_more_is_due",
+        test="test_sweep_continues_while_more_is_due",
     ),
     Mutant(
-        name="who waits for a person is looked at no more often than others",
+        name="runs with an open interrupt are polled no more often than others",
         file="services/engine/engine.py",
-        edits=(("if one.asking_count])", "if False])"),),
-        test_file="tests/engine/test_looks.py",
-        test="test_only_who_waits_for_a_person_is_looked_at_often",
+        edits=(("if execution.open_interrupt_count]", "if False]"),),
+        test_file="tests/engine/test_decision_polls.py",
+        test="test_only_runs_with_an_open_interrupt_are_polled_often",
     ),
     Mutant(
-        name="a told job that returns succeeds",
+        name="a job that returns after its cancel was delivered succeeds",
         file="services/context/execution.py",
         edits=(
             (
@@ -111,11 +111,11 @@ SERVICES: Final = (
                 "        return ending is Ending.CANCELLED or not is_interrupted\n",
             ),
         ),
-        test_file="tests/engine/test_told.py",
-        test="test_a_job_that_returns_after_a_cancel_has_reached_it_ends_canceled",
+        test_file="tests/engine/test_early_return.py",
+        test="test_a_job_that_returns_after_its_cancel_was_delivered_is_canceled",
     ),
     Mutant(
-        name="a job that its process has interrupted has finished",
+        name="a job that returns because its process stops succeeds",
         file="services/context/execution.py",
         edits=(
             (
@@ -123,11 +123,11 @@ SERVICES: Final = (
                 "        return ending is Ending.SHUTDOWN\n",
             ),
         ),
-        test_file="tests/engine/test_told.py",
+        test_file="tests/engine/test_early_return.py",
         test="test_a_job_that_returns_because_its_process_stops_is_executed_again",
     ),
     Mutant(
-        name="a stop closes the question",
+        name="a shutdown closes the interrupt",
         file="services/context/interrupts.py",
         edits=(
             (
@@ -135,14 +135,14 @@ SERVICES: Final = (
                 "            if self._execution.ending is not Ending.LOST:\n",
             ),
         ),
-        test_file="tests/engine/test_open_questions.py",
-        test="test_a_stop_leaves_the_question_open_and_the_next_execution_waits_for_it",
+        test_file="tests/engine/test_open_interrupts.py",
+        test="test_a_stop_leaves_the_interrupt_open_for_the_next_execution",
     ),
     Mutant(
-        name="who is executed again asks under a name of its own",
+        name="an execution after a restart asks under a new call id",
         file="services/context/interrupts.py",
-        edits=(("        if not is_named:\n", "        if False:\n"),),
-        test_file="tests/engine/test_open_questions.py",
-        test="test_a_stop_leaves_the_question_open_and_the_next_execution_waits_for_it",
+        edits=(("        if not has_call_id:\n", "        if False:\n"),),
+        test_file="tests/engine/test_open_interrupts.py",
+        test="test_a_stop_leaves_the_interrupt_open_for_the_next_execution",
     ),
 )

@@ -1,4 +1,4 @@
-"""One store for each backend, opened once."""
+"""One store for each backend, opened once per test."""
 
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -7,8 +7,8 @@ from typing import Final
 
 import pytest
 
-from tests.contract.backends import database_on
-from tests.property.opened import Opened, opened
+from tests.contract.backends import open_database
+from tests.property.sync_store import SyncStore, open_sync_store
 
 BACKENDS: Final = ("sqlite-file", "sqlite-memory", "postgres", "mariadb")
 
@@ -19,7 +19,9 @@ def backend(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-def opened_store(backend: str, request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Opened]:
+def opened_store(
+    backend: str, request: pytest.FixtureRequest, tmp_path: Path
+) -> Iterator[SyncStore]:
     with ExitStack() as stack:
         match backend:
             case "sqlite-file":
@@ -28,5 +30,5 @@ def opened_store(backend: str, request: pytest.FixtureRequest, tmp_path: Path) -
                 url = "sqlite:///:memory:"
             case _:
                 server = request.getfixturevalue(f"{backend}_server")
-                url = server.url(stack.enter_context(database_on(server)))
-        yield stack.enter_context(opened([url]))
+                url = server.url(stack.enter_context(open_database(server)))
+        yield stack.enter_context(open_sync_store([url]))

@@ -1,9 +1,9 @@
-"""The machines: random commands go to the oracle and to a store, and both must say the same."""
+"""State machines that send random commands to the oracle and to a store, and compare them."""
 
 import asyncio
 import threading
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
@@ -15,41 +15,41 @@ from headway.core.command.run.report import SaveProgress
 from headway.core.errors import StoreFailed
 from headway.core.ids import RunId
 from headway.core.run.run import Claim
-from headway.services.engine.claimer import CLAIM_TRIGGERS, NON_TRIGGER_COMMANDS
-from tests.property.drawing import NOBODY, Drawing
-from tests.property.opened import Opened, difference, expected
+from headway.services.engine.claimer import CLAIM_TRIGGERS
+from tests.property.random_commands import UNKNOWN_RUN, CommandDrawer
+from tests.property.sync_store import SyncStore, difference, expected
 
 BATCH_COUNT_MAX = 8
 
 
 class StoreMachine(RuleBasedStateMachine):
-    """Both modes have a clock that moves, and compare all there is after each step."""
+    """Advances the clock, and compares all rows with the oracle after each step."""
 
-    def __init__(self, opened: Opened) -> None:
+    def __init__(self, sync_store: SyncStore) -> None:
         super().__init__()
-        self.opened = opened
-        self.oracle = opened.start_over()
-        self.drawing = Drawing(self.oracle)
+        self.sync_store = sync_store
+        self.oracle = sync_store.start_over()
+        self.drawing = CommandDrawer(self.oracle)
         self.revisions: dict[RunId, tuple[int, dict[str, Any]]] = {}
 
     @initialize(data=st.data())
-    def begin_with_two_instances(self, data: st.DataObject) -> None:
+    def register_two_instances(self, data: st.DataObject) -> None:
         for _ in range(2):
-            self.check_one(data.draw(self.drawing.of_kind(Drawing.register)))
+            self.check_one(data.draw(self.drawing.of_kind(CommandDrawer.register)))
 
     def pass_time(self, data: st.DataObject) -> None:
         seconds = data.draw(st.sampled_from([*[0.0] * 16, 0.5, 1.0, 5.0, 20.0, 70.0]))
-        self.oracle.now = self.opened.clock.advance(seconds)
+        self.oracle.now = self.sync_store.clock.advance(seconds)
 
     @invariant()
-    def the_store_holds_what_the_oracle_says(self) -> None:
-        found = self.opened.run(self.opened.read_all())
-        wrong = difference(expected(self.oracle), found)
+    def store_equals_the_oracle(self) -> None:
+        stored = self.sync_store.run(self.sync_store.read_all())
+        wrong = difference(expected(self.oracle), stored)
         assert not wrong, "\n".join(wrong)
-        for row in found["runs"]:
-            self.revision_grows_with_each_change(row)
+        for row in stored["runs"]:
+            self.check_revision_grows(row)
 
-    def revision_grows_with_each_change(self, row: dict[str, Any]) -> None:
+    def check_revision_grows(self, row: dict[str, Any]) -> None:
         revision = row.pop("revision")
         before = self.revisions.get(row["id"])
         if before is not None:
@@ -57,64 +57,71 @@ class StoreMachine(RuleBasedStateMachine):
         self.revisions[row["id"]] = (revision, row)
 
     def check_one(self, command: Any) -> None:
-        told = self.told(command)
-        answer = self.opened.run(self.opened.store.apply(command))
-        assert answer == told, f"{command}\nanswers {answer}\n    not {told}"
+        required = self.ask_oracle(command)
+        answer = self.sync_store.run(self.sync_store.store.apply(command))
+        assert answer == required, f"{command}\nreturned {answer}\n     not {required}"
 
-    def told(self, command: Any) -> Any:
+    def ask_oracle(self, command: Any) -> Any:
         event_count = len(self.oracle.events)
         answer = self.oracle.apply(command)
-        if type(command) in NON_TRIGGER_COMMANDS - {ClaimRuns}:  # A claim has no need of another.
+        # A claim starts runs, but needs no further claim in its batch.
+        if not command.may_free_capacity and not isinstance(command, ClaimRuns):
             types = {event["type"] for event in self.oracle.events[event_count:]}
-            assert not types & CLAIM_TRIGGERS, f"an engine would not claim beside {command}"
+            assert not types & CLAIM_TRIGGERS, f"an engine would not claim along with {command}"
         if isinstance(answer, tuple):
-            claimed = [one for one in answer if isinstance(one, ClaimedRun)]
-            self.drawing.claims += [Claim(one.run_id, one.token) for one in claimed]
+            claimed = [run for run in answer if isinstance(run, ClaimedRun)]
+            self.drawing.claims += [Claim(run.run_id, run.token) for run in claimed]
         return answer
 
 
-class OneByOne(StoreMachine):
+class OneCommandMachine(StoreMachine):
     @rule(data=st.data())
     def apply(self, data: st.DataObject) -> None:
         self.pass_time(data)
         self.check_one(data.draw(self.drawing.command()))
 
 
-class InBatches(StoreMachine):
-    """Commands that wait together share a transaction, and end as if each had come alone."""
+class BatchMachine(StoreMachine):
+    """Commands of one batch share a transaction, and end as if each had come alone."""
 
     @rule(data=st.data(), count=st.integers(2, BATCH_COUNT_MAX))
     def apply_together(self, data: st.DataObject, count: int) -> None:
         self.pass_time(data)
-        told: list[tuple[Any, Any]] = []
+        expected_answers: list[tuple[Any, Any]] = []
         batch_from_seq = self.oracle.seq
-        known_count = len(self.drawing.claims)
-        while len(told) < count:
+        earlier_count = len(self.drawing.claims)
+        while len(expected_answers) < count:
             command = data.draw(self.drawing.command())
             if not self.is_merged(command, batch_from_seq):
-                told.append((command, self.told(command)))
+                expected_answers.append((command, self.ask_oracle(command)))
                 self.drawing.secret_tokens |= {
-                    claim.token for claim in self.drawing.claims[known_count:]
+                    claim.token for claim in self.drawing.claims[earlier_count:]
                 }
         if data.draw(st.sampled_from([False, False, True])):
-            broken = Broken(self.oracle.runs[-1].id if self.oracle.runs else NOBODY)
-            told.insert(data.draw(st.integers(0, len(told))), (broken, StoreFailed))
+            broken = Broken(self.oracle.runs[-1].id if self.oracle.runs else UNKNOWN_RUN)
+            expected_answers.insert(
+                data.draw(st.integers(0, len(expected_answers))), (broken, StoreFailed)
+            )
         self.drawing.secret_tokens.clear()
-        answers = self.opened.run(self.apply_at_once([command for command, _ in told]))
-        for (command, should), answer in zip(told, answers, strict=True):
-            found = type(answer) if isinstance(answer, Exception) else answer
-            assert found == should, f"{command}\nanswers {answer!r}\n    not {should}"
+        answers = self.sync_store.run(
+            self.apply_at_once([command for command, _ in expected_answers])
+        )
+        for (command, expected_answer), answer in zip(expected_answers, answers, strict=True):
+            actual = type(answer) if isinstance(answer, Exception) else answer
+            assert actual == expected_answer, (
+                f"{command}\nreturned {answer!r}\n     not {expected_answer}"
+            )
 
     def is_merged(self, command: Any, batch_from_seq: int) -> bool:
-        """Whether it is progress right after progress, which becomes one event when it can."""
+        """Return whether this is progress right after progress, which becomes one event."""
         if not isinstance(command, SaveProgress) or self.oracle.seq == batch_from_seq:
             return False
         last = self.oracle.events[-1]
         return (last["type"], last["run_id"]) == ("run_progress", command.claim.run_id)
 
     async def apply_at_once(self, commands: list[Any]) -> list[Any]:
-        """Let them come while the writer is busy, so that they are one batch."""
-        store, gate = self.opened.store, Gate()
+        """Apply the commands while the writer is busy, so that they form one batch."""
+        store, gate = self.sync_store.store, Gate()
         async with asyncio.TaskGroup() as group:
             holding = group.create_task(store.apply(gate))
             await asyncio.to_thread(gate.is_entered.wait, 10)
@@ -130,30 +137,40 @@ class InBatches(StoreMachine):
 
 @dataclass(frozen=True, slots=True)
 class Gate:
-    """A command that keeps the writer inside its transaction."""
+    """A command that blocks the writer inside its transaction."""
 
     is_entered: threading.Event = field(default_factory=threading.Event)
     may_go: threading.Event = field(default_factory=threading.Event)
 
-    def need(self, needs: RowsNeeded) -> None:
+    may_free_capacity: ClassVar[bool] = False
+
+    def document_length(self) -> int:
+        return 0
+
+    def need(self, rows: RowsNeeded) -> None:
         pass
 
-    def decide(self, world: BatchState) -> None:  # noqa: ARG002
+    def decide(self, batch: BatchState) -> None:  # noqa: ARG002
         self.is_entered.set()
         assert self.may_go.wait(10)
 
 
 @dataclass(frozen=True, slots=True)
 class Broken:
-    """A command that goes wrong after it has changed something."""
+    """A command that raises after it has changed something."""
 
     run_id: RunId
 
-    def need(self, needs: RowsNeeded) -> None:
-        needs.add_run(self.run_id)
+    may_free_capacity: ClassVar[bool] = False
 
-    def decide(self, world: BatchState) -> None:
-        run = world.run(self.run_id)
+    def document_length(self) -> int:
+        return 0
+
+    def need(self, rows: RowsNeeded) -> None:
+        rows.add_run(self.run_id)
+
+    def decide(self, batch: BatchState) -> None:
+        run = batch.run(self.run_id)
         if run is not None:
-            world.emit(run, "broken", "{}")
+            batch.emit(run, "broken", "{}")
         raise RuntimeError("broken on purpose")

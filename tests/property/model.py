@@ -1,5 +1,8 @@
-"""What is, in lists and dicts. Whatever can be derived is derived anew each time it is asked for:
-who is the head of a key, what a lane holds, what is due. So there is nothing to keep in step."""
+"""The state of the model, in lists and dicts.
+
+Derivable values (the head of a key, the slots held in a lane, the next deadline) are computed
+again at each use, so nothing has to be kept consistent.
+"""
 
 import json
 from dataclasses import dataclass, field
@@ -18,8 +21,8 @@ ACTIVE: Final = (QUEUED, RUNNING, CANCELLING)
 
 
 @dataclass(slots=True)
-class Told:
-    """One run, as far as it cannot be derived."""
+class ModelRun:
+    """The values of one run that cannot be derived."""
 
     command: Submit
     seq: int
@@ -27,7 +30,7 @@ class Told:
     status: RunStatus = QUEUED
     ready_seq: int | None = None
     wants_slot: bool = False
-    """It ran already, has no slot, and stands in the queue for one."""
+    """True if the run has started, has no slot and is queued for one."""
     has_slot: bool = False
     instance_id: InstanceId | None = None
     generation: int = 0
@@ -49,7 +52,7 @@ class Told:
     run_seq: int = 0
     continued_from: RunId | None = None
     documents: dict[str, Any] = field(default_factory=dict)
-    """Text is what a caller gave, to be kept as it is; a dict is the core's own document."""
+    """Text comes from a caller and is stored unchanged; a dict is a document of the core."""
 
     @property
     def id(self) -> RunId:
@@ -77,7 +80,7 @@ class Model:
         self.now = now
         self.seq = seq
         self.pruned_seq = seq
-        self.runs: list[Told] = []
+        self.runs: list[ModelRun] = []
         self.events: list[dict[str, Any]] = []
         self.lanes: dict[LaneName, LaneRow] = {}
         self.instances: dict[InstanceId, Instance] = {}
@@ -89,17 +92,17 @@ class Model:
     def after(self, seconds: float) -> Instant:
         return Instant(self.now + round(seconds * 1_000_000))
 
-    def run(self, run_id: RunId | None) -> Told | None:
+    def run(self, run_id: RunId | None) -> ModelRun | None:
         return next((run for run in self.runs if run.id == run_id), None)
 
-    def held(self, claim: Claim) -> Told | None:
+    def held(self, claim: Claim) -> ModelRun | None:
         run = self.run(claim.run_id)
         return run if run is not None and run.token and run.token == claim.token else None
 
-    def active_of(self, key: Key) -> list[Told]:
+    def active_of(self, key: Key) -> list[ModelRun]:
         return [run for run in self.runs if run.key == key and run.is_active]
 
-    def head_of(self, key: Key) -> Told | None:
+    def head_of(self, key: Key) -> ModelRun | None:
         return next(iter(self.active_of(key)), None)
 
     def lane(self, name: LaneName) -> LaneRow:
@@ -115,29 +118,29 @@ class Model:
         lane = self.lane(name)
         return 0 if lane.is_paused else max(0, lane.max_concurrent - self.held_count(name))
 
-    def rank(self, run: Told) -> int | None:
+    def rank(self, run: ModelRun) -> int | None:
         if run.wants_slot:
             return 0
         if run.status is not QUEUED:
             return None
         return 1 if self.head_of(run.key) is run else 2
 
-    def ready(self, lane: LaneName) -> list[Told]:
-        """Those that may be claimed, in the order in which they are."""
+    def ready(self, lane: LaneName) -> list[ModelRun]:
+        """Return the claimable runs in the order of claims."""
         waiting = [run for run in self.runs if run.lane == lane and self.rank(run) in (0, 1)]
         return sorted(waiting, key=lambda run: (self.rank(run), run.ready_seq))
 
-    def due_at(self, run: Told) -> Instant | None:
-        clocks = {
+    def due_at(self, run: ModelRun) -> Instant | None:
+        deadlines = {
             QUEUED: [run.queue_deadline_at],
             RUNNING: [run.run_deadline_at, run.wake_at],
             CANCELLING: [run.cancel_deadline_at, run.children_ending_since],
         }
-        ringing = clocks.get(run.status, [run.children_ending_since])
-        return min((at for at in ringing if at is not None), default=None)
+        current = deadlines.get(run.status, [run.children_ending_since])
+        return min((at for at in current if at is not None), default=None)
 
-    def emit(self, run: Told | None, kind: str, payload: Any, **about: str) -> int:
-        """Append an event; its seq. A payload of text is a caller's, kept as it is."""
+    def emit(self, run: ModelRun | None, kind: str, payload: Any, **about: str) -> int:
+        """Append an event, and return its seq. A text payload comes from a caller, unchanged."""
         self.seq += 1
         event = {"seq": self.seq, "type": kind, "payload": payload, "at": self.now}
         event |= {"run_id": None, "run_seq": None, "key": None, "lane": None, **about}
@@ -147,15 +150,15 @@ class Model:
         self.events.append(event)
         return self.seq
 
-    def move(self, run: Told, status: RunStatus, **details: Any) -> None:
-        """Change the state, with its event. An end frees all, and the next of the key is ready."""
+    def move(self, run: ModelRun, status: RunStatus, **details: Any) -> None:
+        """Change the status, with its event. An end releases everything, also the key."""
         was_head = self.head_of(run.key) is run
         if status not in ACTIVE and (unread := self.unread_messages(run)):
-            told = [
+            messages = [
                 {"seq": item.seq, "by": item.by, "message": json.loads(item.payload)}
                 for item in unread
             ]
-            self.emit(run, "run_messages_unread", {"count": len(unread), "messages": told[:20]})
+            self.emit(run, "run_messages_unread", {"count": len(unread), "messages": messages[:20]})
         payload = {"from": run.status.value, "to": status.value, **details}
         seq = self.emit(run, "run_state_changed", payload)
         run.status = status
@@ -176,21 +179,21 @@ class Model:
         if was_head and heir is not None:
             heir.ready_seq = seq
 
-    def unread_messages(self, run: Told) -> list[InboxItem]:
+    def unread_messages(self, run: ModelRun) -> list[InboxItem]:
         unread = [item for item in self.inbox if item.consumed_generation is None]
         return [item for item in unread if item.run_id == run.id and item.kind == "message"]
 
-    def make_ready(self, run: Told, kind: str, payload: dict[str, Any]) -> None:
+    def make_ready(self, run: ModelRun, kind: str, payload: dict[str, Any]) -> None:
         run.wake_at = None
         run.wants_slot = True
         run.ready_seq = self.emit(run, kind, payload)
 
-    def row(self, run: Told) -> dict[str, Any]:
-        """All that the store must know of the run."""
+    def row(self, run: ModelRun) -> dict[str, Any]:
+        """Return the row that the store must have for the run."""
         rank = self.rank(run)
         names = ("id", "key", "lane", "job", "mode", "recovery", "parent_id")
         command = {name: getattr(run.command, name if name != "id" else "run_id") for name in names}
-        kept = {name: getattr(run, name) for name in _KEPT}
+        stored = {name: getattr(run, name) for name in _STORED}
         documents = dict.fromkeys(_DOCUMENTS) | run.documents
         is_head = run.is_active and self.head_of(run.key) is run
         derived = {
@@ -203,14 +206,14 @@ class Model:
             "child_of": run.command.parent_id if run.is_active else None,
             "is_parent": int(run.is_parent),
         }
-        row = {**command, **kept, **derived, **documents}
+        row = {**command, **stored, **derived, **documents}
         if run.continued_from is None:
-            del row["continued_from"]  # Its start decides; where there is none, it says nothing.
+            del row["continued_from"]  # Decided at the start of the run; unset before.
         return row
 
 
 _DOCUMENTS: Final = ("params", "progress", "checkpoint", "result", "error", "cancel", "traceback")
-_KEPT: Final = (
+_STORED: Final = (
     *("seq", "status", "ready_seq", "instance_id", "generation", "token", "attempt"),
     *(
         "death_count",

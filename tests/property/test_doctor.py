@@ -1,4 +1,4 @@
-"""Whatever commands there were, the doctor finds nothing, and every run can be explained."""
+"""After any commands the doctor finds nothing, and every run can be explained."""
 
 from dataclasses import dataclass
 
@@ -12,49 +12,49 @@ from headway.core.doctor.finding import Finding, Severity
 from headway.core.ids import Instant
 from headway.core.run.explain import explain
 from headway.services.upkeep.examination import DoctorProgress, examine
-from tests.property.machine import InBatches, OneByOne, StoreMachine
-from tests.property.opened import Opened
+from tests.property.machine import BatchMachine, OneCommandMachine, StoreMachine
+from tests.property.sync_store import SyncStore
 from tests.property.test_machines import SETTINGS, STEP_COUNTS
 
 
 @dataclass(frozen=True, slots=True)
-class Stopped(SystemClock):
-    """A clock on which nothing is ever late: nobody sweeps here."""
+class StoppedClock(SystemClock):
+    """A clock on which nothing is ever late, because nothing sweeps here."""
 
     def now(self) -> Instant:
         return Instant(0)
 
 
-class Examined(StoreMachine):
+class DoctorMachine(StoreMachine):
     def teardown(self) -> None:
-        found = self.opened.run(self._violations())
-        # A command may retire an instance that holds runs; the engine releases them before.
-        assert [one for one in found if "which is unknown" not in one.sentence] == []
-        self.opened.run(self._explain_all())
+        findings = self.sync_store.run(self._violations())
+        # A command may retire an instance that holds runs. The engine releases them before.
+        assert [finding for finding in findings if "which is unknown" not in finding.sentence] == []
+        self.sync_store.run(self._explain_all())
 
     async def _violations(self) -> list[Finding]:
-        reader = SqlDoctorReader(self.opened.store._database)
-        found = examine(reader, Stopped(), DoctorProgress(), lambda: None)
-        return [one async for one in found if one.severity is Severity.VIOLATION]
+        reader = SqlDoctorReader(self.sync_store.store._database)
+        findings = examine(reader, StoppedClock(), DoctorProgress(), lambda: None)
+        return [finding async for finding in findings if finding.severity is Severity.VIOLATION]
 
     async def _explain_all(self) -> None:
         for run in self.oracle.runs:
-            situation = await self.opened.store.runs.situation(run.id)
+            situation = await self.sync_store.store.runs.situation(run.id)
             assert situation is not None
-            assert explain(situation, self.opened.clock()).status is run.status
+            assert explain(situation, self.sync_store.clock()).status is run.status
 
 
-class ExaminedOneByOne(Examined, OneByOne):
+class DoctorOneCommandMachine(DoctorMachine, OneCommandMachine):
     pass
 
 
-class ExaminedInBatches(Examined, InBatches):
+class DoctorBatchMachine(DoctorMachine, BatchMachine):
     pass
 
 
 MACHINES: dict[type[StoreMachine], type[StoreMachine]] = {
-    ExaminedOneByOne: OneByOne,
-    ExaminedInBatches: InBatches,
+    DoctorOneCommandMachine: OneCommandMachine,
+    DoctorBatchMachine: BatchMachine,
 }
 
 
@@ -62,10 +62,10 @@ MACHINES: dict[type[StoreMachine], type[StoreMachine]] = {
 @pytest.mark.slow
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize("machine", MACHINES)
-def test_the_doctor_finds_nothing_after_any_commands(
-    machine: type[StoreMachine], opened_store: Opened
+def test_doctor_finds_nothing_after_any_commands(
+    machine: type[StoreMachine], opened_store: SyncStore
 ) -> None:
-    # Fewer than the machines themselves: each step is followed by a whole examination.
+    # Fewer examples than the machines themselves, because each ends with a full examination.
     step_count = STEP_COUNTS[MACHINES[machine]]
     chosen = settings(SETTINGS, max_examples=5, stateful_step_count=step_count)
     run_state_machine_as_test(lambda: machine(opened_store), settings=chosen)  # type: ignore[no-untyped-call]

@@ -1,4 +1,4 @@
-"""I24: the same random operations give the same answers, and leave the same behind, everywhere."""
+"""The same random commands give the same answers and rows on every backend (I24)."""
 
 import os
 from typing import Final
@@ -7,12 +7,12 @@ import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 
-from tests.property.machine import InBatches, OneByOne, StoreMachine
-from tests.property.opened import Opened
+from tests.property.machine import BatchMachine, OneCommandMachine, StoreMachine
+from tests.property.sync_store import SyncStore
 
-# `make torture` asks for many, new ones each time; here they are few, and always the same.
+# `make torture` sets a large number and new examples each time. Here the few are fixed.
 EXAMPLE_COUNT: Final = int(os.environ.get("HEADWAY_EXAMPLES", "0"))
-STEP_COUNTS: Final[dict[type[StoreMachine], int]] = {OneByOne: 30, InBatches: 12}
+STEP_COUNTS: Final[dict[type[StoreMachine], int]] = {OneCommandMachine: 30, BatchMachine: 12}
 SETTINGS: Final = settings(
     max_examples=EXAMPLE_COUNT or 12,
     derandomize=not EXAMPLE_COUNT,
@@ -27,8 +27,8 @@ SETTINGS: Final = settings(
 @pytest.mark.proves("I24")
 @pytest.mark.timeout(0 if EXAMPLE_COUNT else 240)
 @pytest.mark.parametrize("machine", STEP_COUNTS)
-def test_the_store_does_what_the_oracle_says(
-    machine: type[StoreMachine], opened_store: Opened
+def test_store_does_what_the_oracle_requires(
+    machine: type[StoreMachine], opened_store: SyncStore
 ) -> None:
     chosen = settings(SETTINGS, stateful_step_count=STEP_COUNTS[machine])
     run_state_machine_as_test(lambda: machine(opened_store), settings=chosen)  # type: ignore[no-untyped-call]

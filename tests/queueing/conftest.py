@@ -1,10 +1,10 @@
-"""The contract's two sides, the durable one on every database."""
+"""Fixtures for both queues of the contract; the durable one runs on every database."""
 
 from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
-from tests.contract.backends import url_on
+from tests.contract.backends import open_database_url
 from tests.queueing.queues import Queue, durable, in_process
 
 
@@ -15,7 +15,7 @@ def backend(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def url(backend: str, request: pytest.FixtureRequest) -> Iterator[str]:
-    with url_on("sqlite" if backend == "in-process" else backend, request) as url:
+    with open_database_url("sqlite" if backend == "in-process" else backend, request) as url:
         yield url
 
 

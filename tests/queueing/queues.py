@@ -1,7 +1,7 @@
-"""Two kinds of queue behind one set of words: sessions outside, a lane with a limit inside.
+"""Two kinds of queue behind one interface: sessions around a lane with a limit.
 
-In process the session is a lane of its own around the global one; in the durable queue it is the
-run's key, and whoever comes later waits behind it (`on_conflict="enqueue"`).
+In process, a session is a lane of its own around the global lane. In the durable queue it is the
+run's key, and later runs wait behind it (`on_conflict="enqueue"`).
 """
 
 import asyncio
@@ -16,35 +16,35 @@ LANE = "gate"
 ASIDE = "aside"
 
 
-class Sent(Exception):
-    """A message that will not be answered, and why."""
+class Cleared(Exception):
+    """Raised for a message that was removed from the queue, with the reason."""
 
 
 class Stage:
-    """Work that notes when it begins, and ends when it is let go."""
+    """Work that records its start, and ends when it is released."""
 
     def __init__(self) -> None:
         self.begun: list[str] = []
         self.ended: list[str] = []
-        self._let_go: set[str] = set()
+        self._released: set[str] = set()
         self._changed = asyncio.Condition()
 
     async def perform(self, name: str) -> str:
         async with self._changed:
             self.begun.append(name)
             self._changed.notify_all()
-            await self._changed.wait_for(lambda: name in self._let_go)
+            await self._changed.wait_for(lambda: name in self._released)
             self.ended.append(name)
         if name.startswith("bad"):
             raise ValueError(name)
         return f"{name} done"
 
-    async def let_go(self, *names: str) -> None:
+    async def release(self, *names: str) -> None:
         async with self._changed:
-            self._let_go.update(names)
+            self._released.update(names)
             self._changed.notify_all()
 
-    async def has_begun(self, *names: str) -> None:
+    async def wait_until_begun(self, *names: str) -> None:
         async with self._changed:
             await self._changed.wait_for(lambda: set(names) <= set(self.begun))
 
@@ -53,7 +53,7 @@ class Queue(Protocol):
     stage: Stage
 
     async def send(self, session: str, name: str) -> Awaitable[str]:
-        """Put work into the queue. The answer is its result, or ValueError, or Sent (cleared)."""
+        """Queue work. The awaitable returns its result, or raises ValueError or Cleared."""
         ...
 
     async def set_limit(self, limit: int) -> None: ...
@@ -62,8 +62,8 @@ class Queue(Protocol):
 
     async def wait_for_active(self, timeout_s: float) -> bool: ...
 
-    async def rest(self) -> None:
-        """Return when everything that could start by now has started."""
+    async def settle(self) -> None:
+        """Return once all work that can start has started."""
         ...
 
 
@@ -81,17 +81,17 @@ class InProcess:
             try:
                 return await work
             except LaneCleared as cleared:
-                raise Sent(str(cleared)) from cleared
+                raise Cleared(str(cleared)) from cleared
 
-        async def kept() -> str | Exception:  # Or the first failure would end the group.
+        async def catch() -> str | Exception:  # A raised error would end the task group.
             try:
                 return await answer()
-            except (Sent, ValueError) as error:
+            except (Cleared, ValueError) as error:
                 return error
 
-        task = self._group.create_task(kept())
-        await self.rest()
-        return _opened(task)
+        task = self._group.create_task(catch())
+        await self.settle()
+        return _unwrap(task)
 
     async def set_limit(self, limit: int) -> None:
         self._lanes.set_limit(LANE, limit)
@@ -102,12 +102,12 @@ class InProcess:
     async def wait_for_active(self, timeout_s: float) -> bool:
         return await self._lanes.wait_for_active(timeout_s)
 
-    async def rest(self) -> None:
+    async def settle(self) -> None:
         for _ in range(30):
             await asyncio.sleep(0)
 
 
-async def _opened(task: "asyncio.Task[str | Exception]") -> str:
+async def _unwrap(task: "asyncio.Task[str | Exception]") -> str:
     answer = await task
     if isinstance(answer, Exception):
         raise answer
@@ -119,7 +119,7 @@ class Durable:
         self.stage = Stage()
         self.hw = Headway(url, stop_wait_s=0)
         self.hw.job(name="work", lane=LANE)(self._work)
-        self.hw.job(name="aside", lane=ASIDE)(_nothing)
+        self.hw.job(name="aside", lane=ASIDE)(_do_nothing)
 
     async def _work(self, _: RunContext, name: str) -> str:
         return await self.stage.perform(name)
@@ -133,9 +133,9 @@ class Durable:
             try:
                 return str(await run.result())
             except RunFailed as failed:
-                words = str(failed.error["message"])
-                kind = Sent if failed.error["code"] == "canceled" else ValueError
-                raise kind(words.removeprefix("ValueError: ")) from failed
+                message = str(failed.error["message"])
+                error_type = Cleared if failed.error["code"] == "canceled" else ValueError
+                raise error_type(message.removeprefix("ValueError: ")) from failed
 
         return answer()
 
@@ -148,14 +148,14 @@ class Durable:
     async def wait_for_active(self, timeout_s: float) -> bool:
         return await self.hw.lanes.wait_for_active(timeout_s)
 
-    async def rest(self) -> None:
-        # All lanes are claimed from in one round. When one that came later was served, the others
-        # were asked too; twice, for that round may have been under way already.
+    async def settle(self) -> None:
+        # One claim round covers all lanes. When a later run in another lane has ended, this lane
+        # was polled too. Twice, because the first round may have been in flight already.
         for _ in range(2):
             await (await self.hw.start("aside")).result()
 
 
-async def _nothing(_: RunContext) -> None:
+async def _do_nothing(_: RunContext) -> None:
     return None
 
 
@@ -164,7 +164,7 @@ async def in_process() -> AsyncIterator[Queue]:
     async with asyncio.TaskGroup() as group:
         queue = InProcess(group)
         yield queue
-        await queue.stage.let_go(*queue.stage.begun)
+        await queue.stage.release(*queue.stage.begun)
 
 
 @asynccontextmanager

@@ -1,7 +1,7 @@
 """A rolling deploy under load: two servers on one database are restarted by SIGTERM in turn.
 
-Meanwhile clients submit, answer questions and follow the event stream. Afterwards the answers that
-they received and the ledger of the jobs are compared with the database.
+Meanwhile clients submit runs, answer interrupts and follow the event stream. Afterwards the
+responses that they received and the ledger of the jobs are compared with the database.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ from typing import Any, Final
 
 import aiohttp
 
-from tests.api.client import Answer, Client, Sent
+from tests.api.client import Answer, Client, ServerEvent
 from tests.cli.command import environment
 from tests.rehearsal.jobs import hw
 from tests.servers.process import free_port
@@ -48,7 +48,7 @@ FLOW: Final = {
 
 
 class Server:
-    """`headway serve` on a port of its own, restarted on the same port."""
+    """A `headway serve` process with its own port, which it keeps across restarts."""
 
     def __init__(self, folder: Path, name: str, settings: dict[str, str]) -> None:
         self._folder = folder
@@ -59,10 +59,10 @@ class Server:
         self._process: asyncio.subprocess.Process | None = None
 
     async def start(self) -> None:
-        words = ("serve", "--app", "tests.rehearsal.jobs:hw", "--port", str(self._port))
+        arguments = ("serve", "--app", "tests.rehearsal.jobs:hw", "--port", str(self._port))
         with self._log.open("a") as log:
             self._process = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-m", "headway", *words),
+                *(sys.executable, "-m", "headway", *arguments),
                 cwd=self._folder,
                 env=environment(**self._settings),
                 stderr=log,
@@ -73,7 +73,7 @@ class Server:
                 await asyncio.sleep(RETRY_S)
 
     async def stop(self) -> None:
-        """Stop it by SIGTERM. The exit code must be 0."""
+        """Stop the process by SIGTERM. The exit code must be 0."""
         if self._process is None:
             return
         process, self._process = self._process, None
@@ -89,22 +89,22 @@ class Server:
 
 async def _is_ready(session: aiohttp.ClientSession) -> bool:
     try:
-        async with session.get("/readyz") as answer:
-            return answer.status == 200
+        async with session.get("/readyz") as response:
+            return response.status == 200
     except aiohttp.ClientError:
         return False
 
 
 @dataclass(slots=True)
 class Seen:
-    """The answers and events that the clients received."""
+    """The responses and events that the clients received."""
 
     accepted: dict[str, str] = field(default_factory=dict)
-    """The job of each run for which a client got a 2xx."""
+    """The job of each run that was accepted with a 2xx, by run id."""
     answers: dict[str, Any] = field(default_factory=dict)
-    """The answer for which a client got a 2xx, by run."""
+    """The interrupt answer that was accepted with a 2xx, by run id."""
     tasks: list[str] = field(default_factory=list)
-    streams: list[list[Sent]] = field(default_factory=list)
+    streams: list[list[ServerEvent]] = field(default_factory=list)
     ended: set[str] = field(default_factory=set)
     """Runs whose end the first stream has reported."""
     has_moved: asyncio.Event = field(default_factory=asyncio.Event)
@@ -117,30 +117,30 @@ class Rehearsal:
         self._numbers = itertools.count()
 
     async def call(self, method: str, path: str, body: Any = None, **headers: str) -> Answer:
-        """Ask one server after the other until one answers, as a load balancer would."""
+        """Try one server after the other until one responds, as a load balancer would."""
         async with asyncio.timeout(QUIET_S_MAX):
             for server in itertools.cycle(self.servers):
                 try:
                     async with Client(server.address, hw) as client:
-                        answer = await client.call(method, path, body, **headers)
+                        response = await client.call(method, path, body, **headers)
                 except aiohttp.ClientError:
                     await asyncio.sleep(RETRY_S)
                     continue
-                if answer.status not in (429, 503):
-                    return answer
+                if response.status not in (429, 503):
+                    return response
                 await asyncio.sleep(RETRY_S)
         raise AssertionError
 
     async def submit(self, job: str, **body: Any) -> str:
         number = next(self._numbers)
-        answer = await self.call(
+        response = await self.call(
             "POST",
             "/api/runs",
             {"job": job, "key": f"{job}-{number}", **body},
             idempotency_key=f"rehearsal-{number}",
         )
-        assert answer.status in (200, 201), answer
-        run_id: str = answer["id"]
+        assert response.status in (200, 201), response
+        run_id: str = response["id"]
         self.seen.accepted[run_id] = job
         return run_id
 
@@ -150,8 +150,8 @@ class Rehearsal:
             await asyncio.sleep(RETRY_S)
 
     async def start_tasks(self) -> None:
-        answer = await self.call("PUT", "/api/flows/orders", FLOW)
-        assert answer.status in (200, 201), answer
+        response = await self.call("PUT", "/api/flows/orders", FLOW)
+        assert response.status in (200, 201), response
         for number in range(TASK_COUNT):
             body = {"params": {"order": f"order-{number}"}}
             task = await self.call(
@@ -160,22 +160,22 @@ class Rehearsal:
             assert task.status in (200, 201), task
             self.seen.tasks.append(task["id"])
 
-    async def open_questions(self) -> dict[str, str]:
-        answer = await self.call("GET", "/api/interrupts")
-        return {one["run_id"]: one["call_id"] for one in answer["interrupts"]}
+    async def open_interrupts(self) -> dict[str, str]:
+        response = await self.call("GET", "/api/interrupts")
+        return {item["run_id"]: item["call_id"] for item in response["interrupts"]}
 
     async def answer(self, run_id: str, call_id: str) -> None:
-        """Answer a question; only the first answer with a 2xx counts."""
-        given = {"approved": True, "note": f"for {run_id}"}
-        answer = await self.call(
-            "POST", f"/api/runs/{run_id}/resume", {"call_id": call_id, **given}
+        """Answer an interrupt; only the first answer with a 2xx counts."""
+        answer = {"approved": True, "note": f"for {run_id}"}
+        response = await self.call(
+            "POST", f"/api/runs/{run_id}/resume", {"call_id": call_id, **answer}
         )
-        assert answer.status in (200, 409), answer
-        self.seen.answers[run_id] = given
+        assert response.status in (200, 409), response
+        self.seen.answers[run_id] = answer
 
     async def follow(self, server: Server) -> None:
-        """Follow the stream of one server across its restarts, with the last id."""
-        stream: list[Sent] = []
+        """Follow the stream of one server across its restarts, with the last event id."""
+        stream: list[ServerEvent] = []
         is_first = not self.seen.streams
         self.seen.streams.append(stream)
         last_id = "0"
@@ -183,7 +183,7 @@ class Rehearsal:
             try:
                 async with (
                     Client(server.address, hw) as client,
-                    client.streamed("/api/events", last_event_id=last_id) as events,
+                    client.open_stream("/api/events", last_event_id=last_id) as events,
                 ):
                     async for event in events:
                         if event.id is None:
@@ -192,21 +192,21 @@ class Rehearsal:
                         stream.append(event)
                         if is_first:
                             self._note_end(event)
-            except (aiohttp.ClientError, AssertionError):  # It is being restarted.
+            except (aiohttp.ClientError, AssertionError):  # The server is being restarted.
                 await asyncio.sleep(RETRY_S)
 
-    def _note_end(self, event: Sent) -> None:
+    def _note_end(self, event: ServerEvent) -> None:
         payload = event.data.get("payload") or {}
         if event.event == "run_state_changed" and payload.get("to") in ("succeeded", "failed"):
             self.seen.ended.add(event.data["run_id"])
             self.seen.has_moved.set()
 
-    async def until(self, is_so: Callable[[], bool]) -> None:
+    async def wait_until(self, is_true: Callable[[], bool]) -> None:
         """Wait until the event stream shows a state."""
         async with asyncio.timeout(QUIET_S_MAX):
-            while not is_so():
+            while not is_true():
                 self.seen.has_moved.clear()
-                if not is_so():
+                if not is_true():
                     await self.seen.has_moved.wait()
 
     async def restart_in_turn(self, times: int) -> None:
@@ -214,16 +214,16 @@ class Rehearsal:
             for server in self.servers:
                 await server.stop()
                 await server.start()
-                await self.until_ended(len(self.seen.ended) + RUNS_BETWEEN_RESTARTS)
+                await self.wait_for_ends(len(self.seen.ended) + RUNS_BETWEEN_RESTARTS)
                 await self.answer_one()
 
-    async def until_ended(self, count: int) -> None:
-        await self.until(lambda: len(self.seen.ended) >= count)
+    async def wait_for_ends(self, count: int) -> None:
+        await self.wait_until(lambda: len(self.seen.ended) >= count)
 
     async def answer_one(self) -> None:
-        """Answer one of the questions that wait; half of them stay open to the end."""
+        """Answer one open interrupt; half of them stay open to the end."""
         if len(self.seen.answers) < AGENT_COUNT // 2:
-            for run_id, call_id in (await self.open_questions()).items():
+            for run_id, call_id in (await self.open_interrupts()).items():
                 if run_id not in self.seen.answers and self.seen.accepted.get(run_id) == "agent":
                     await self.answer(run_id, call_id)
                     return
@@ -231,17 +231,17 @@ class Rehearsal:
 
 @asynccontextmanager
 async def running(*tasks: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
-    """Run these until the block ends. An error in one of them is raised here."""
+    """Run the coroutines until the block ends. Raise an error of any of them."""
     async with asyncio.TaskGroup() as group:
-        started = [group.create_task(one) for one in tasks]
+        started = [group.create_task(coroutine) for coroutine in tasks]
         yield
-        for one in started:
-            one.cancel()
+        for task in started:
+            task.cancel()
 
 
 @asynccontextmanager
 async def worker(folder: Path, server: Server, settings: dict[str, str]) -> AsyncIterator[None]:
-    """`headway worker` with the services of the flow."""
+    """Run `headway worker` with the services of the flow."""
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "headway", "worker", "tests.rehearsal.jobs:services"),
         cwd=folder,
@@ -288,13 +288,13 @@ async def rehearse(url: str, folder: Path, *, restart_count: int) -> "Outcome":
 
 
 async def _finish(rehearsal: Rehearsal, folder: Path, settings: dict[str, str]) -> "Outcome":
-    """Answer what is left, offer the missing services, and wait until everything has ended."""
+    """Answer the open interrupts, start the worker, and wait until all runs have ended."""
     seen = rehearsal.seen
-    open_at_the_end = await rehearsal.open_questions()
+    open_at_the_end = await rehearsal.open_interrupts()
     for run_id, call_id in open_at_the_end.items():
         await rehearsal.answer(run_id, call_id)
     async with worker(folder, rehearsal.servers[0], settings):
-        await rehearsal.until(lambda: seen.ended >= {*seen.accepted, *seen.tasks})
+        await rehearsal.wait_until(lambda: seen.ended >= {*seen.accepted, *seen.tasks})
     records = {
         run_id: (await rehearsal.call("GET", f"/api/runs/{run_id}")).body
         for run_id in (*seen.accepted, *seen.tasks)
@@ -314,19 +314,19 @@ class Outcome:
     last_seq: int
     ledger: list[str] = field(default_factory=list)
 
-    def of_ledger(self, kind: str) -> list[list[str]]:
+    def ledger_lines(self, kind: str) -> list[list[str]]:
         lines = (line.split(" ", 2) for line in self.ledger)
-        return [words for found, *words in lines if found == kind]
+        return [fields for line_kind, *fields in lines if line_kind == kind]
 
     def events(self, kind: str) -> list[Any]:
-        return [one.data for one in self.seen.streams[0] if one.event == kind]
+        return [event.data for event in self.seen.streams[0] if event.event == kind]
 
     def claims(self) -> dict[str, Counter[int]]:
         """Return how often the stream reported each claim of a run, by generation."""
-        told: dict[str, Counter[int]] = defaultdict(Counter)
+        counts: dict[str, Counter[int]] = defaultdict(Counter)
         for event in self.events("run_state_changed"):
             if event["payload"].get("to") == "running":
-                told[event["run_id"]][1] += 1
+                counts[event["run_id"]][1] += 1
         for event in self.events("run_resumed"):
-            told[event["run_id"]][event["payload"]["generation"]] += 1
-        return told
+            counts[event["run_id"]][event["payload"]["generation"]] += 1
+        return counts

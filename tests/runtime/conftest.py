@@ -1,10 +1,10 @@
-"""A runtime store on every backend, and a second one that shares what it holds."""
+"""A runtime store on every backend, and a second store that shares its data."""
 
 from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
-from tests.runtime.scenes import BACKENDS, CLASSIC, Place, Runtime
+from tests.runtime.scenes import BACKENDS, CLASSIC, Runtime, RuntimeTarget
 from tests.servers import RedisCluster, RedisServer, start_redis, start_valkey
 from tests.servers.fixture import running
 
@@ -25,17 +25,17 @@ def valkey_server(request: pytest.FixtureRequest) -> Iterator[RedisServer]:
 
 
 @pytest.fixture
-def place(backend: str, request: pytest.FixtureRequest) -> Place:
+def target(backend: str, request: pytest.FixtureRequest) -> RuntimeTarget:
     match backend:
         case "memory":
-            return Place(backend, None)
+            return RuntimeTarget(backend, None)
         case "redis-cluster":
             cluster: RedisCluster = request.getfixturevalue("redis_cluster")
-            return Place(backend, url_of(cluster))
+            return RuntimeTarget(backend, url_of(cluster))
         case _:
             name = backend.removeprefix("redis-")
             server: RedisServer = request.getfixturevalue(f"{name}_server")
-            return Place(backend, server.url)
+            return RuntimeTarget(backend, server.url)
 
 
 def url_of(cluster: RedisCluster) -> str:
@@ -44,16 +44,16 @@ def url_of(cluster: RedisCluster) -> str:
 
 
 @pytest.fixture
-async def runtime(place: Place) -> AsyncIterator[Runtime]:
-    async with place.opened() as store:
+async def runtime(target: RuntimeTarget) -> AsyncIterator[Runtime]:
+    async with target.open() as store:
         yield store
 
 
 @pytest.fixture
-async def another(place: Place, runtime: Runtime) -> AsyncIterator[Runtime]:
-    """What another instance uses. In memory there is only one."""
-    if place.is_memory:
+async def another(target: RuntimeTarget, runtime: Runtime) -> AsyncIterator[Runtime]:
+    """The store of a second instance. The memory backend has only one store."""
+    if target.is_memory:
         yield runtime
         return
-    async with place.opened() as store:
+    async with target.open() as store:
         yield store

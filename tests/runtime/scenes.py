@@ -1,4 +1,4 @@
-"""Runtime stores on every backend, and what their tests say often."""
+"""Runtime stores on every backend, and helpers that their tests share."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -19,18 +19,18 @@ from headway.ports.runtime_store import RuntimeLimits
 Runtime = MemoryRuntimeStore | RedisRuntimeStore
 BACKENDS: Final = ("memory", "redis", "redis-classic", "redis-valkey", "redis-cluster")
 SHARED: Final = BACKENDS[1:]
-"""Those that several instances can use."""
+"""Backends that several instances can share."""
 YES: Final = Document('{"approved":true}')
 NO: Final = Document('{"approved":false}')
-# As servers are that have no sharded channels yet.
+# Imitates servers that have no sharded channels.
 CLASSIC: Final = {"rename-command": 'SPUBLISH ""'}
-PATIENCE_S: Final = 30.0
+WAIT_MAX_S: Final = 30.0
 _numbers: Final = count(1)
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """Where stores can be opened that share what they hold."""
+class RuntimeTarget:
+    """A backend at which several stores can be opened that share their data."""
 
     backend: str
     url: str | None
@@ -39,16 +39,18 @@ class Place:
     def is_memory(self) -> bool:
         return self.url is None
 
-    def opened(self, terms: RuntimeLimits | None = None) -> AbstractAsyncContextManager[Runtime]:
-        return opened(self.url, terms)
+    def open(self, limits: RuntimeLimits | None = None) -> AbstractAsyncContextManager[Runtime]:
+        return open_runtime(self.url, limits)
 
 
 @asynccontextmanager
-async def opened(url: str | None, terms: RuntimeLimits | None = None) -> AsyncIterator[Runtime]:
+async def open_runtime(
+    url: str | None, limits: RuntimeLimits | None = None
+) -> AsyncIterator[Runtime]:
     if url is None:
-        yield MemoryRuntimeStore(terms)
+        yield MemoryRuntimeStore(limits)
         return
-    store = RedisRuntimeStore(parse_redis_url(url), terms)
+    store = RedisRuntimeStore(parse_redis_url(url), limits)
     try:
         yield store
     finally:
@@ -60,7 +62,7 @@ def a_key(text: str = "key") -> Key:
 
 
 def a_claim(run_id: RunId | None = None) -> Claim:
-    """Of a run of its own, or another claim of that run."""
+    """Return a claim of a new run, or a new claim of `run_id`."""
     return Claim(run_id or RunId(f"run-{uuid4().hex}"), f"token-{next(_numbers)}")
 
 
@@ -71,24 +73,25 @@ def text(number: int) -> Document:
 async def until(
     condition: Callable[[], bool] | Callable[[], Awaitable[bool]], *, what: str
 ) -> None:
-    """Look again and again until it is so; `what` is for the reader of a failure."""
+    """Poll until the condition is true. `what` describes it in the failure message."""
     try:
-        async with asyncio.timeout(PATIENCE_S):
-            while not await _is(condition):  # noqa: ASYNC110 - Servers set no event of ours.
+        async with asyncio.timeout(WAIT_MAX_S):
+            while not await _holds(condition):  # noqa: ASYNC110 - A server cannot set an asyncio event.
                 await asyncio.sleep(0.01)
     except TimeoutError:
-        raise AssertionError(f"not within {PATIENCE_S:g} s: {what}") from None
+        raise AssertionError(f"not true within {WAIT_MAX_S:g} s: {what}") from None
 
 
-async def _is(condition: Callable[[], Any]) -> bool:
-    found = condition()
-    return bool(await found if isinstance(found, Awaitable) else found)
+async def _holds(condition: Callable[[], Any]) -> bool:
+    result = condition()
+    return bool(await result if isinstance(result, Awaitable) else result)
 
 
 async def until_waiting(store: Runtime, run_id: RunId, *call_ids: str) -> None:
-    """The waits for these answers have nothing left to do but to sleep."""
+    """Wait until the waits for these answers are asleep."""
     await until(
-        lambda: set(call_ids) <= _sleeping(store, run_id), what=f"{call_ids} are waited for"
+        lambda: set(call_ids) <= _sleeping(store, run_id),
+        what=f"the waits for {call_ids} are asleep",
     )
 
 
@@ -100,6 +103,6 @@ def _sleeping(store: Runtime, run_id: RunId) -> set[str]:
 
 
 def is_empty(store: MemoryRuntimeStore) -> bool:
-    """Nothing is left behind, of anybody."""
-    kept = (store._leases, store._phases, store._interrupts, store._queues, store._listeners)
-    return not any(kept) and not store._canceled_ids
+    """Return True if the store contains no data of any run or key."""
+    tables = (store._leases, store._phases, store._interrupts, store._queues, store._listeners)
+    return not any(tables) and not store._canceled_ids

@@ -1,4 +1,4 @@
-"""Questions to a person: asked, answered, cancelled, timed out (R4.9, R4.12, R4.15)."""
+"""Interrupts: created, answered, cancelled, timed out (R4.9, R4.12, R4.15)."""
 
 import asyncio
 
@@ -17,8 +17,8 @@ from tests.runtime.scenes import (
     NO,
     SHARED,
     YES,
-    Place,
     Runtime,
+    RuntimeTarget,
     a_claim,
     a_key,
     until,
@@ -31,7 +31,7 @@ def a_run() -> RunId:
 
 
 @pytest.mark.proves("R4.9")
-async def test_an_answer_wakes_who_waits(runtime: Runtime, another: Runtime) -> None:
+async def test_answer_wakes_the_wait(runtime: Runtime, another: Runtime) -> None:
     run_id = a_run()
     assert await runtime.create_interrupt(run_id, "call-1")
     async with asyncio.TaskGroup() as group:
@@ -43,31 +43,31 @@ async def test_an_answer_wakes_who_waits(runtime: Runtime, another: Runtime) -> 
 
 
 @pytest.mark.proves("R4.12")
-async def test_an_answer_between_creating_and_subscribing_is_not_lost(
+async def test_answer_between_creating_and_subscribing_is_not_lost(
     runtime: Runtime, another: Runtime
 ) -> None:
-    """Fails when the third of the four steps, to check again, is left out."""
+    """Fails without the third of the four steps, the check after subscribing."""
     run_id = a_run()
     await runtime.create_interrupt(run_id, "call-1")
     assert await another.resolve_interrupt(run_id, "call-1", YES) is ResolveAnswer.RESOLVED
-    async with asyncio.timeout(20):  # Far below the times after which it would be found anyway.
+    async with asyncio.timeout(20):  # Well below the interval of the regular check.
         assert await runtime.wait_for_interrupt(run_id, "call-1") == YES
 
 
 @pytest.mark.proves("R4.9")
-async def test_a_wait_that_nobody_answers_ends_with_none(runtime: Runtime) -> None:
+async def test_unanswered_wait_returns_none(runtime: Runtime) -> None:
     assert await runtime.wait_for_interrupt(a_run(), "call-1", timeout_s=0.05) is None
 
 
 @pytest.mark.proves("R4.9")
-async def test_the_usual_time_is_that_of_the_terms(place: Place) -> None:
-    terms = RuntimeLimits(permission_timeout_s=0.05)
-    async with place.opened(terms) as store:
+async def test_default_timeout_comes_from_the_limits(target: RuntimeTarget) -> None:
+    limits = RuntimeLimits(permission_timeout_s=0.05)
+    async with target.open(limits) as store:
         assert await store.wait_for_interrupt(a_run(), "call-1") is None
 
 
 @pytest.mark.proves("R4.15")
-async def test_an_answer_to_a_question_that_timed_out_is_refused(
+async def test_answer_to_a_timed_out_interrupt_is_refused(
     runtime: Runtime, another: Runtime
 ) -> None:
     run_id = a_run()
@@ -80,7 +80,7 @@ async def test_an_answer_to_a_question_that_timed_out_is_refused(
 
 
 @pytest.mark.proves("R4.15")
-async def test_a_question_is_answered_once(runtime: Runtime, another: Runtime) -> None:
+async def test_interrupt_is_answered_once(runtime: Runtime, another: Runtime) -> None:
     run_id = a_run()
     await runtime.create_interrupt(run_id, "call-1")
     await runtime.create_interrupt(run_id, "call-2")
@@ -89,14 +89,14 @@ async def test_a_question_is_answered_once(runtime: Runtime, another: Runtime) -
         another.resolve_interrupt(run_id, "call-1", NO),
     )
     assert sorted(answers) == [ResolveAnswer.RESOLVED, ResolveAnswer.STALE]
-    heard = await another.wait_for_interrupt(run_id, "call-1")
-    assert heard == (YES if answers[0] is ResolveAnswer.RESOLVED else NO)
+    answer = await another.wait_for_interrupt(run_id, "call-1")
+    assert answer == (YES if answers[0] is ResolveAnswer.RESOLVED else NO)
     await runtime.resolve_interrupt(run_id, "call-2", YES)
     assert await another.resolve_interrupt(run_id, "call-2", NO) is ResolveAnswer.NOT_WAITING
 
 
 @pytest.mark.proves("R4.9")
-async def test_a_run_has_several_questions_at_once(runtime: Runtime, another: Runtime) -> None:
+async def test_run_can_have_several_open_interrupts(runtime: Runtime, another: Runtime) -> None:
     run_id = a_run()
     calls = [f"call-{number}" for number in range(5)]
     async with asyncio.TaskGroup() as group:
@@ -108,23 +108,23 @@ async def test_a_run_has_several_questions_at_once(runtime: Runtime, another: Ru
 
 
 @pytest.mark.proves("R4.9")
-async def test_a_cancel_wakes_all_who_wait(runtime: Runtime, another: Runtime) -> None:
+async def test_cancel_wakes_every_wait_of_the_run(runtime: Runtime, another: Runtime) -> None:
     run_id, other_id = a_run(), a_run()
     async with asyncio.TaskGroup() as group:
         waits = [group.create_task(runtime.wait_for_interrupt(run_id, call)) for call in ("a", "b")]
-        spared = group.create_task(runtime.wait_for_interrupt(other_id, "a"))
+        other_wait = group.create_task(runtime.wait_for_interrupt(other_id, "a"))
         await until_waiting(runtime, run_id, "a", "b")
         await until_waiting(runtime, other_id, "a")
         await another.request_cancel(run_id)
         assert await asyncio.gather(*waits) == [CANCELED_ANSWER, CANCELED_ANSWER]
-        assert not spared.done()
+        assert not other_wait.done()
         await another.resolve_interrupt(other_id, "a", YES)
     assert CANCELED_ANSWER == '{"approved":false,"reason":"cancelled"}'
     assert await another.resolve_interrupt(run_id, "a", YES) is ResolveAnswer.NOT_WAITING
 
 
 @pytest.mark.proves("R4.9")
-async def test_a_question_of_a_cancelled_run_is_answered_at_once(
+async def test_interrupt_of_a_cancelled_run_is_answered_at_once(
     runtime: Runtime, another: Runtime
 ) -> None:
     run_id = a_run()
@@ -135,7 +135,7 @@ async def test_a_question_of_a_cancelled_run_is_answered_at_once(
 
 
 @pytest.mark.proves("R4.9")
-async def test_an_answer_before_the_cancel_stands(runtime: Runtime, another: Runtime) -> None:
+async def test_answer_before_the_cancel_is_returned(runtime: Runtime, another: Runtime) -> None:
     run_id = a_run()
     await runtime.create_interrupt(run_id, "call-1")
     await another.resolve_interrupt(run_id, "call-1", YES)
@@ -144,7 +144,7 @@ async def test_an_answer_before_the_cancel_stands(runtime: Runtime, another: Run
 
 
 @pytest.mark.proves("R4.15")
-async def test_a_shutdown_wakes_who_waits_and_leaves_the_leases(runtime: Runtime) -> None:
+async def test_shutdown_wakes_waits_and_keeps_leases(runtime: Runtime) -> None:
     key, claim = a_key(), a_claim()
     await runtime.acquire_lease(key, claim)
     async with asyncio.TaskGroup() as group:
@@ -161,7 +161,7 @@ async def test_a_shutdown_wakes_who_waits_and_leaves_the_leases(runtime: Runtime
 
 
 @pytest.mark.proves("R4.9")
-async def test_an_accepted_answer_is_heard_also_after_a_shutdown(runtime: Runtime) -> None:
+async def test_accepted_answer_is_returned_after_a_shutdown(runtime: Runtime) -> None:
     run_id = a_run()
     await runtime.create_interrupt(run_id, "call-1")
     await runtime.resolve_interrupt(run_id, "call-1", YES)
@@ -171,7 +171,7 @@ async def test_an_accepted_answer_is_heard_also_after_a_shutdown(runtime: Runtim
 
 @pytest.mark.proves("R4.9")
 @pytest.mark.parametrize("backend", SHARED, indirect=True)
-async def test_a_shutdown_of_one_instance_is_not_that_of_another(
+async def test_shutdown_of_one_instance_does_not_wake_waits_of_another(
     runtime: Runtime, another: Runtime
 ) -> None:
     run_id = a_run()
@@ -184,7 +184,7 @@ async def test_a_shutdown_of_one_instance_is_not_that_of_another(
 
 
 @pytest.mark.proves("R4.9")
-async def test_cleaning_up_wakes_who_still_waits(runtime: Runtime, another: Runtime) -> None:
+async def test_cleanup_wakes_the_remaining_wait(runtime: Runtime, another: Runtime) -> None:
     key, claim = a_key(), a_claim()
     async with asyncio.TaskGroup() as group:
         wait = group.create_task(runtime.wait_for_interrupt(claim.run_id, "call-1"))
@@ -194,28 +194,28 @@ async def test_cleaning_up_wakes_who_still_waits(runtime: Runtime, another: Runt
 
 
 @pytest.mark.proves("R4.15")
-async def test_a_lease_that_ends_is_not_the_end_of_a_question(place: Place) -> None:
+async def test_interrupt_stays_open_after_its_lease_ends(target: RuntimeTarget) -> None:
     key, claim = a_key(), a_claim()
-    async with place.opened(RuntimeLimits(lease_ttl_s=0.05)) as store:
+    async with target.open(RuntimeLimits(lease_ttl_s=0.05)) as store:
         await store.acquire_lease(key, claim)
         async with asyncio.TaskGroup() as group:
             wait = group.create_task(store.wait_for_interrupt(claim.run_id, "call-1"))
             await until_waiting(store, claim.run_id, "call-1")
-            if place.is_memory:  # There only its owner ends it.
+            if target.is_memory:  # In memory, leases do not expire.
                 await store.release_lease(key, claim)
-            await until(lambda: _takes(store, key), what="the lease is over")
+            await until(lambda: _acquires(store, key), what="the lease has ended")
             assert not wait.done()
             answer = await store.resolve_interrupt(claim.run_id, "call-1", YES)
             assert answer is ResolveAnswer.RESOLVED
         assert wait.result() == YES
 
 
-async def _takes(store: Runtime, key: Key) -> bool:
+async def _acquires(store: Runtime, key: Key) -> bool:
     return await store.acquire_lease(key, a_claim()) is None
 
 
 @pytest.mark.proves("R4.15")
-async def test_a_question_that_times_out_is_not_the_end_of_the_run(
+async def test_interrupt_that_times_out_does_not_end_the_run(
     runtime: Runtime, another: Runtime
 ) -> None:
     key, claim = a_key(), a_claim()
@@ -224,36 +224,36 @@ async def test_a_question_that_times_out_is_not_the_end_of_the_run(
     assert await runtime.wait_for_interrupt(claim.run_id, "call-1", timeout_s=0.05) is None
     assert await runtime.renew_lease(key, claim)
     assert not await runtime.is_cancelled(claim.run_id)
-    told = await another.inject_message(key, claim.run_id, YES)
-    assert told is InjectAnswer.INJECTED
+    answer = await another.inject_message(key, claim.run_id, YES)
+    assert answer is InjectAnswer.INJECTED
 
 
 @pytest.mark.proves("R4.9")
-async def test_who_takes_over_finds_the_answer(runtime: Runtime, another: Runtime) -> None:
+async def test_next_executor_receives_the_answer(runtime: Runtime, another: Runtime) -> None:
     run_id = a_run()
     async with asyncio.TaskGroup() as group:
         wait = group.create_task(runtime.wait_for_interrupt(run_id, "call-1"))
         await until_waiting(runtime, run_id, "call-1")
-        wait.cancel()  # Its executor is gone; the question is not.
+        wait.cancel()  # The executor is gone, but the interrupt stays open.
     assert await another.resolve_interrupt(run_id, "call-1", YES) is ResolveAnswer.RESOLVED
     assert await another.create_interrupt(run_id, "call-1")
     assert await another.wait_for_interrupt(run_id, "call-1") == YES
 
 
 @pytest.mark.proves("R4.15")
-async def test_the_questions_of_a_run_are_bounded(place: Place) -> None:
+async def test_number_of_open_interrupts_per_run_is_limited(target: RuntimeTarget) -> None:
     run_id = a_run()
-    async with place.opened(RuntimeLimits(interrupt_count_max=2)) as store:
+    async with target.open(RuntimeLimits(interrupt_count_max=2)) as store:
         assert await store.create_interrupt(run_id, "a")
         assert await store.create_interrupt(run_id, "b")
-        assert await store.create_interrupt(run_id, "a")  # It is there already.
+        assert await store.create_interrupt(run_id, "a")  # It exists already.
         assert not await store.create_interrupt(run_id, "c")
         assert await store.wait_for_interrupt(run_id, "c") is None
         assert await store.create_interrupt(a_run(), "c")
 
 
 @pytest.mark.proves("R4.9")
-async def test_a_hint_lets_who_waits_look_again_and_answers_nothing(
+async def test_hint_makes_the_wait_check_again_without_ending_it(
     runtime: Runtime, another: Runtime
 ) -> None:
     run_id = a_run()

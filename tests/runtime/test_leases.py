@@ -8,7 +8,7 @@ from headway.core.errors import ConfigurationError
 from headway.core.ids import Key, RunId
 from headway.core.run.run import Claim
 from headway.ports.runtime_store import InjectAnswer, Phase, RuntimeLimits
-from tests.runtime.scenes import SHARED, Place, Runtime, a_claim, a_key, text, until
+from tests.runtime.scenes import SHARED, Runtime, RuntimeTarget, a_claim, a_key, text, until
 
 ODD_KEYS = [
     "}",
@@ -27,7 +27,7 @@ ODD_KEYS = [
 
 
 @pytest.mark.proves("R4.8")
-async def test_a_taken_lease_names_its_holder(runtime: Runtime, another: Runtime) -> None:
+async def test_refused_lease_names_its_holder(runtime: Runtime, another: Runtime) -> None:
     key, first, second = a_key(), a_claim(), a_claim()
     assert await runtime.acquire_lease(key, first) is None
     assert await another.acquire_lease(key, second) == first.run_id
@@ -35,7 +35,9 @@ async def test_a_taken_lease_names_its_holder(runtime: Runtime, another: Runtime
 
 
 @pytest.mark.proves("R4.8")
-async def test_of_fifty_who_want_a_lease_one_gets_it(runtime: Runtime, another: Runtime) -> None:
+async def test_one_of_fifty_concurrent_acquirers_gets_the_lease(
+    runtime: Runtime, another: Runtime
+) -> None:
     key, claims = a_key(), [a_claim() for _ in range(50)]
     stores = [runtime, another] * 25
     answers = await asyncio.gather(
@@ -47,7 +49,9 @@ async def test_of_fifty_who_want_a_lease_one_gets_it(runtime: Runtime, another: 
 
 
 @pytest.mark.proves("R4.8")
-async def test_a_holder_that_asks_again_keeps_it(runtime: Runtime, another: Runtime) -> None:
+async def test_holder_that_acquires_again_keeps_the_lease(
+    runtime: Runtime, another: Runtime
+) -> None:
     key, claim = a_key(), a_claim()
     assert await runtime.acquire_lease(key, claim) is None
     await runtime.mark_interactive(key, claim)
@@ -56,7 +60,7 @@ async def test_a_holder_that_asks_again_keeps_it(runtime: Runtime, another: Runt
 
 
 @pytest.mark.proves("R4.15")
-async def test_another_claim_of_the_same_run_is_another_owner(
+async def test_another_claim_of_the_same_run_does_not_own_the_lease(
     runtime: Runtime, another: Runtime
 ) -> None:
     key, old = a_key(), a_claim()
@@ -70,7 +74,9 @@ async def test_another_claim_of_the_same_run_is_another_owner(
 
 
 @pytest.mark.proves("R4.8")
-async def test_only_the_owner_renews_and_releases(runtime: Runtime, another: Runtime) -> None:
+async def test_only_the_owner_renews_and_releases_a_lease(
+    runtime: Runtime, another: Runtime
+) -> None:
     key, owner, other = a_key(), a_claim(), a_claim()
     assert not await runtime.renew_lease(key, owner)
     assert not await runtime.release_lease(key, owner)
@@ -84,24 +90,24 @@ async def test_only_the_owner_renews_and_releases(runtime: Runtime, another: Run
 
 
 @pytest.mark.proves("R4.15")
-async def test_to_mark_takes_the_lease_at_that_moment(runtime: Runtime, another: Runtime) -> None:
+async def test_marking_interactive_requires_the_lease(runtime: Runtime, another: Runtime) -> None:
     key, old, new = a_key(), a_claim(), a_claim()
     assert not await runtime.mark_interactive(key, old)
     await runtime.acquire_lease(key, old)
     await runtime.release_lease(key, old)
     await another.acquire_lease(key, new)
-    assert not await runtime.mark_interactive(key, old)  # It has lost the lease without knowing.
+    assert not await runtime.mark_interactive(key, old)  # Its lease was lost in the meantime.
     assert await another.inject_message(key, new.run_id, text(1)) is InjectAnswer.NOT_STREAMING
     assert await another.mark_interactive(key, new)
 
 
 @pytest.mark.proves("R4.8")
-async def test_the_flag_is_shorter_than_the_lease(runtime: Runtime, another: Runtime) -> None:
+async def test_lease_outlasts_the_interactive_flag(runtime: Runtime, another: Runtime) -> None:
     key, claim = a_key(), a_claim()
     await runtime.acquire_lease(key, claim)
     await runtime.mark_interactive(key, claim)
     await runtime.clear_interactive(key, claim)
-    # The loop is over, its work is not: no message is taken, and no second run begins.
+    # The loop has ended, but not the run: messages are refused, and no second run starts.
     refused = await another.inject_message(key, claim.run_id, text(1))
     assert refused is InjectAnswer.NOT_STREAMING
     assert await another.acquire_lease(key, a_claim()) == claim.run_id
@@ -109,7 +115,7 @@ async def test_the_flag_is_shorter_than_the_lease(runtime: Runtime, another: Run
 
 
 @pytest.mark.proves("R4.8")
-async def test_the_flag_ends_with_the_lease(runtime: Runtime, another: Runtime) -> None:
+async def test_interactive_flag_ends_with_the_lease(runtime: Runtime, another: Runtime) -> None:
     key, claim = a_key(), a_claim()
     await runtime.acquire_lease(key, claim)
     await runtime.mark_interactive(key, claim)
@@ -120,7 +126,9 @@ async def test_the_flag_ends_with_the_lease(runtime: Runtime, another: Runtime) 
 
 
 @pytest.mark.proves("R4.8")
-async def test_only_the_owner_clears_the_flag(runtime: Runtime, another: Runtime) -> None:
+async def test_only_the_owner_clears_the_interactive_flag(
+    runtime: Runtime, another: Runtime
+) -> None:
     key, claim = a_key(), a_claim()
     await runtime.acquire_lease(key, claim)
     await runtime.mark_interactive(key, claim)
@@ -131,9 +139,7 @@ async def test_only_the_owner_clears_the_flag(runtime: Runtime, another: Runtime
 
 
 @pytest.mark.proves("R4.8")
-async def test_cleaning_up_removes_everything_and_the_lease(
-    runtime: Runtime, another: Runtime
-) -> None:
+async def test_cleanup_removes_all_data_and_the_lease(runtime: Runtime, another: Runtime) -> None:
     key, claim = a_key(), a_claim()
     run_id = claim.run_id
     await runtime.acquire_lease(key, claim)
@@ -146,7 +152,7 @@ async def test_cleaning_up_removes_everything_and_the_lease(
 
 
 @pytest.mark.proves("R4.15")
-async def test_who_has_lost_the_run_cleans_up_nothing_of_it(
+async def test_cleanup_by_a_former_claim_removes_nothing(
     runtime: Runtime, another: Runtime
 ) -> None:
     key, old = a_key(), a_claim()
@@ -164,22 +170,20 @@ async def test_who_has_lost_the_run_cleans_up_nothing_of_it(
 
 
 @pytest.mark.proves("R4.8")
-async def test_the_lease_of_the_keys_next_run_is_left_alone(
-    runtime: Runtime, another: Runtime
-) -> None:
+async def test_cleanup_keeps_the_lease_of_the_next_run(runtime: Runtime, another: Runtime) -> None:
     key, old, following = a_key(), a_claim(), a_claim()
     await runtime.acquire_lease(key, old)
     await runtime.release_lease(key, old)
     await another.acquire_lease(key, following)
     await runtime.request_cancel(old.run_id)
     await runtime.cleanup_execution(key, old)
-    assert not await runtime.is_cancelled(old.run_id)  # Its own things are gone,
-    assert await another.renew_lease(key, following)  # and nobody else's.
+    assert not await runtime.is_cancelled(old.run_id)  # The data of the old run is removed,
+    assert await another.renew_lease(key, following)  # and the next run keeps its lease.
 
 
 @pytest.mark.proves("R4.12")
 @pytest.mark.parametrize("name", ODD_KEYS)
-async def test_any_text_is_a_key(runtime: Runtime, another: Runtime, name: str) -> None:
+async def test_any_text_can_be_a_key(runtime: Runtime, another: Runtime, name: str) -> None:
     key, claim = Key(name), Claim(RunId(name), a_claim().token)
     await runtime.acquire_lease(key, claim)
     assert await another.acquire_lease(key, a_claim()) == claim.run_id
@@ -195,29 +199,29 @@ async def test_any_text_is_a_key(runtime: Runtime, another: Runtime, name: str) 
 
 @pytest.mark.proves("R4.13")
 @pytest.mark.parametrize("backend", SHARED, indirect=True)
-async def test_after_a_crash_another_takes_over_once_the_lease_has_expired(
-    place: Place,
+async def test_lease_of_a_crashed_holder_can_be_acquired_after_it_expires(
+    target: RuntimeTarget,
 ) -> None:
-    key, dead, heir = a_key(), a_claim(), a_claim()
-    terms = RuntimeLimits(lease_ttl_s=0.2)
-    async with place.opened(terms) as crashed:
+    key, dead, successor = a_key(), a_claim(), a_claim()
+    limits = RuntimeLimits(lease_ttl_s=0.2)
+    async with target.open(limits) as crashed:
         await crashed.acquire_lease(key, dead)
         await crashed.mark_interactive(key, dead)
-    async with place.opened() as survivor:
-        await until(lambda: _takes(survivor, key, heir), what="the lease expires")
-        assert await survivor.inject_message(key, heir.run_id, text(1)) is (
+    async with target.open() as survivor:
+        await until(lambda: _acquires(survivor, key, successor), what="the lease expires")
+        assert await survivor.inject_message(key, successor.run_id, text(1)) is (
             InjectAnswer.NOT_STREAMING
         )
         assert not await survivor.renew_lease(key, dead)
 
 
-async def _takes(store: Runtime, key: Key, claim: Claim) -> bool:
+async def _acquires(store: Runtime, key: Key, claim: Claim) -> bool:
     return await store.acquire_lease(key, claim) is None
 
 
 @pytest.mark.proves("R4.12")
-async def test_in_memory_nothing_expires() -> None:
-    async with Place("memory", None).opened(RuntimeLimits(lease_ttl_s=0.001)) as store:
+async def test_lease_in_memory_does_not_expire() -> None:
+    async with RuntimeTarget("memory", None).open(RuntimeLimits(lease_ttl_s=0.001)) as store:
         key, claim = a_key(), a_claim()
         await store.acquire_lease(key, claim)
         await asyncio.sleep(0.01)
@@ -226,7 +230,7 @@ async def test_in_memory_nothing_expires() -> None:
 
 @pytest.mark.proves("R4.14")
 @pytest.mark.parametrize(
-    ("wrong", "sentence"),
+    ("invalid", "sentence"),
     [
         ({"lease_ttl_s": 0}, "lease_ttl_s must be a number of seconds above 0"),
         ({"execution_timeout_s": float("nan")}, "execution_timeout_s must be a number of seconds"),
@@ -236,16 +240,16 @@ async def test_in_memory_nothing_expires() -> None:
         ),
     ],
 )
-def test_terms_that_cannot_work_are_refused(wrong: dict[str, float], sentence: str) -> None:
+def test_invalid_limits_are_refused(invalid: dict[str, float], sentence: str) -> None:
     with pytest.raises(ConfigurationError) as refused:
-        RuntimeLimits(**wrong)  # type: ignore[arg-type]
+        RuntimeLimits(**invalid)  # type: ignore[arg-type]
     assert str(refused.value).startswith(sentence)
 
 
 @pytest.mark.proves("R4.14")
-def test_the_usual_terms() -> None:
-    terms = RuntimeLimits()
-    assert (terms.lease_ttl_s, terms.permission_timeout_s, terms.execution_timeout_s) == (
+def test_default_limits() -> None:
+    limits = RuntimeLimits()
+    assert (limits.lease_ttl_s, limits.permission_timeout_s, limits.execution_timeout_s) == (
         90,
         300,
         1800,

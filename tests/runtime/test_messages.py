@@ -7,8 +7,8 @@ import pytest
 from headway.core.document import Document
 from headway.ports.runtime_store import Hint, InjectAnswer, Phase, RuntimeLimits
 from tests.runtime.scenes import (
-    Place,
     Runtime,
+    RuntimeTarget,
     a_claim,
     a_key,
     is_empty,
@@ -18,7 +18,7 @@ from tests.runtime.scenes import (
 
 
 @pytest.mark.proves("R4.10")
-async def test_a_cancel_is_seen_by_all(runtime: Runtime, another: Runtime) -> None:
+async def test_cancel_is_visible_to_every_instance(runtime: Runtime, another: Runtime) -> None:
     run_id = a_claim().run_id
     assert not await runtime.is_cancelled(run_id)
     await another.request_cancel(run_id)
@@ -75,7 +75,7 @@ async def test_only_the_interactive_claim_drains(runtime: Runtime, another: Runt
 
 
 @pytest.mark.proves("R4.11")
-async def test_why_a_message_is_refused(runtime: Runtime, another: Runtime) -> None:
+async def test_refused_message_returns_the_reason(runtime: Runtime, another: Runtime) -> None:
     key, claim = a_key(), a_claim()
 
     async def inject() -> InjectAnswer:
@@ -91,7 +91,7 @@ async def test_why_a_message_is_refused(runtime: Runtime, another: Runtime) -> N
     await runtime.mark_interactive(key, claim)
     assert await inject() is InjectAnswer.INJECTED
     other = await another.inject_message(key, a_claim().run_id, text(1))
-    assert other is InjectAnswer.NO_ACTIVE_RUN  # Of this key another run is active.
+    assert other is InjectAnswer.NO_ACTIVE_RUN  # Another run of the key is active.
     assert await runtime.clear_interactive(key, claim) == (text(1), text(1))
     assert await inject() is InjectAnswer.NOT_STREAMING
     await runtime.release_lease(key, claim)
@@ -99,9 +99,9 @@ async def test_why_a_message_is_refused(runtime: Runtime, another: Runtime) -> N
 
 
 @pytest.mark.proves("R4.15")
-async def test_the_queue_is_bounded(place: Place) -> None:
+async def test_message_queue_is_limited(target: RuntimeTarget) -> None:
     key, claim = a_key(), a_claim()
-    async with place.opened(RuntimeLimits(message_count_max=3)) as store:
+    async with target.open(RuntimeLimits(message_count_max=3)) as store:
         await store.acquire_lease(key, claim)
         await store.mark_interactive(key, claim)
         answers = await asyncio.gather(
@@ -115,10 +115,10 @@ async def test_the_queue_is_bounded(place: Place) -> None:
 
 
 @pytest.mark.proves("R4.11")
-async def test_what_comes_as_the_loop_ends_is_given_back_or_refused(
+async def test_message_sent_as_the_loop_ends_is_returned_or_refused(
     runtime: Runtime, another: Runtime
 ) -> None:
-    """Whatever was accepted is drained or returned; nothing is left in a queue without a reader."""
+    """Every accepted message is drained or returned; none stays in a queue without a reader."""
     for _ in range(20):
         key, claim = a_key(), a_claim()
         await runtime.acquire_lease(key, claim)
@@ -134,7 +134,9 @@ async def test_what_comes_as_the_loop_ends_is_given_back_or_refused(
 
 
 @pytest.mark.proves("R4.11")
-async def test_who_takes_over_gets_what_was_accepted(runtime: Runtime, another: Runtime) -> None:
+async def test_next_claim_receives_the_accepted_messages(
+    runtime: Runtime, another: Runtime
+) -> None:
     key, old = a_key(), a_claim()
     new = a_claim(old.run_id)
     await runtime.acquire_lease(key, old)
@@ -147,13 +149,13 @@ async def test_who_takes_over_gets_what_was_accepted(runtime: Runtime, another: 
     assert await another.drain_messages(new) == (text(1),)
 
 
-async def test_other_instances_learn_what_happens_to_a_run(
+async def test_other_instances_receive_hints_about_a_run(
     runtime: Runtime, another: Runtime
 ) -> None:
     key, claim = a_key(), a_claim()
     run_id = claim.run_id
-    heard: list[Hint] = []
-    stop = await runtime.watch(run_id, heard.append)
+    hints: list[Hint] = []
+    stop = await runtime.watch(run_id, hints.append)
     await another.acquire_lease(key, claim)
     await another.mark_interactive(key, claim)
     await another.create_interrupt(run_id, "call-1")
@@ -161,32 +163,32 @@ async def test_other_instances_learn_what_happens_to_a_run(
     await another.resolve_interrupt(run_id, "call-1", text(1))
     await another.request_cancel(run_id)
     await another.publish_hint(run_id, Hint.RESYNC)
-    await until(lambda: len(heard) == 4, what="all hints have come")
-    assert heard == [Hint.MESSAGE, Hint.ANSWER, Hint.CANCEL, Hint.RESYNC]
-    await another.publish_hint(a_claim().run_id, Hint.CANCEL)  # Of a run that nobody watches.
+    await until(lambda: len(hints) == 4, what="all hints are received")
+    assert hints == [Hint.MESSAGE, Hint.ANSWER, Hint.CANCEL, Hint.RESYNC]
+    await another.publish_hint(a_claim().run_id, Hint.CANCEL)  # A run without a watcher.
     stop()
     stop()
     again: list[Hint] = []
     await runtime.watch(run_id, again.append)
     await another.publish_hint(run_id, Hint.CANCEL)
-    await until(lambda: Hint.CANCEL in again, what="only who still watches is told")
-    assert len(heard) == 4
+    await until(lambda: Hint.CANCEL in again, what="the current watcher receives the hint")
+    assert len(hints) == 4
 
 
-async def test_refused_words_are_no_hints(runtime: Runtime, another: Runtime) -> None:
+async def test_refused_calls_send_no_hints(runtime: Runtime, another: Runtime) -> None:
     key, claim = a_key(), a_claim()
-    heard: list[Hint] = []
-    await runtime.watch(claim.run_id, heard.append)
+    hints: list[Hint] = []
+    await runtime.watch(claim.run_id, hints.append)
     await another.inject_message(key, claim.run_id, text(1))
     await another.resolve_interrupt(claim.run_id, "call-1", text(1))
     await another.publish_hint(claim.run_id, Hint.RESYNC)
-    await until(lambda: bool(heard), what="the hint has come")
-    assert heard == [Hint.RESYNC]
+    await until(lambda: bool(hints), what="the hint is received")
+    assert hints == [Hint.RESYNC]
 
 
 @pytest.mark.proves("I8")
 @pytest.mark.parametrize("backend", ["memory"], indirect=True)
-async def test_after_the_clean_up_memory_holds_nothing(runtime: Runtime) -> None:
+async def test_memory_store_is_empty_after_cleanup(runtime: Runtime) -> None:
     key, claim = a_key(), a_claim()
     stop = await runtime.watch(claim.run_id, lambda _hint: None)
     await runtime.acquire_lease(key, claim)

@@ -1,29 +1,27 @@
-"""Redis goes away and comes back: errors are clear, who waits wakes (I3, I20, I22)."""
+"""Redis fails and returns: errors are clear, and waits wake (I3, I20, I22)."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 
 import pytest
 
-from headway.adapters.redis import pipeline as pipe
-from headway.adapters.redis import pubsub_connection as line
-from headway.adapters.redis import subscriber
+from headway.adapters.redis import pipeline, pubsub_connection, subscriber
 from headway.adapters.redis.redis_runtime_store import RedisRuntimeStore
 from headway.core.errors import InfrastructureError, RuntimeUnavailable, StoreClosed
 from headway.core.ids import RunId
 from headway.ports.runtime_store import SHUTDOWN_ANSWER, Hint, ResolveAnswer
-from tests.runtime.scenes import YES, Runtime, a_claim, a_key, opened, until, until_waiting
+from tests.runtime.scenes import YES, Runtime, a_claim, a_key, open_runtime, until, until_waiting
 from tests.servers import RedisServer, start_redis
 from tests.servers.fixture import running
 
 pytestmark = pytest.mark.backend("redis")
-# It remembers everything it has confirmed, also when it is killed.
+# The server keeps every confirmed write, also if it is killed.
 DURABLE = {"appendonly": "yes", "appendfsync": "always"}
 
 
 @pytest.fixture(scope="module")
 def server(request: pytest.FixtureRequest) -> Iterator[RedisServer]:
-    """One to be hurt. A test leaves it running, and perhaps empty."""
+    """A server that tests may kill or pause. Each test leaves it running, perhaps empty."""
     yield from running(lambda: start_redis(settings={"maxclients": "1000"}), request)
 
 
@@ -33,26 +31,26 @@ def durable_server(request: pytest.FixtureRequest) -> Iterator[RedisServer]:
 
 
 @pytest.fixture
-def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A server that keeps silent is given up after a moment."""
-    for module in (pipe, line):
+def short_timeouts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Give up a server that does not answer within less than a second."""
+    for module in (pipeline, pubsub_connection):
         monkeypatch.setattr(module, "CALL_TIMEOUT_S", 0.5)
         monkeypatch.setattr(module, "CONNECT_TIMEOUT_S", 0.5)
-    monkeypatch.setattr(line, "PING_INTERVAL_S", 0.2)
-    monkeypatch.setattr(line, "SILENCE_MAX_S", 0.7)
+    monkeypatch.setattr(pubsub_connection, "PING_INTERVAL_S", 0.2)
+    monkeypatch.setattr(pubsub_connection, "SILENCE_MAX_S", 0.7)
 
 
 @pytest.fixture
 async def store(server: RedisServer) -> AsyncIterator[RedisRuntimeStore]:
-    async with opened(server.url) as made:
-        assert isinstance(made, RedisRuntimeStore)
-        yield made
+    async with open_runtime(server.url) as store:
+        assert isinstance(store, RedisRuntimeStore)
+        yield store
 
 
 @pytest.fixture
 async def another(server: RedisServer) -> AsyncIterator[Runtime]:
-    async with opened(server.url) as made:
-        yield made
+    async with open_runtime(server.url) as store:
+        yield store
 
 
 async def _answers(store: Runtime) -> bool:
@@ -64,7 +62,7 @@ async def _answers(store: Runtime) -> bool:
 
 
 @pytest.mark.proves("I20")
-async def test_a_server_that_is_gone_is_one_clear_error(
+async def test_every_call_to_a_killed_server_raises_one_clear_error(
     server: RedisServer, store: RedisRuntimeStore
 ) -> None:
     key, claim = a_key(), a_claim()
@@ -91,8 +89,8 @@ async def test_a_server_that_is_gone_is_one_clear_error(
 
 
 @pytest.mark.proves("I20")
-@pytest.mark.usefixtures("impatient")
-async def test_a_server_that_keeps_silent_makes_nobody_hang(
+@pytest.mark.usefixtures("short_timeouts")
+async def test_call_to_a_server_that_does_not_answer_times_out(
     server: RedisServer, store: RedisRuntimeStore
 ) -> None:
     assert await _answers(store)
@@ -106,12 +104,12 @@ async def test_a_server_that_keeps_silent_makes_nobody_hang(
     finally:
         server.resume()
     assert {type(error) for error in refused} == {RuntimeUnavailable}
-    assert "it did not answer within" in str(refused[0])
+    assert "the server did not answer within" in str(refused[0])
     await until(lambda: _answers(store), what="the store works again")
 
 
 @pytest.mark.proves("I22")
-async def test_who_waits_outlives_a_server_that_comes_back_empty(
+async def test_wait_survives_a_server_that_restarts_empty(
     server: RedisServer, store: RedisRuntimeStore, another: Runtime
 ) -> None:
     run_id = a_claim().run_id
@@ -120,34 +118,36 @@ async def test_who_waits_outlives_a_server_that_comes_back_empty(
         await until_waiting(store, run_id, "call-1")
         server.kill()
         server.restart()
-        # The question is opened again as soon as the line is back; then it can be answered.
-        await until(lambda: _resolves(another, run_id), what="the question is open again")
+        # The store opens the interrupt again as soon as it is reconnected.
+        await until(lambda: _resolves(another, run_id), what="the interrupt is open again")
     assert wait.result() == YES
 
 
 @pytest.mark.proves("I22")
-@pytest.mark.usefixtures("impatient")
-async def test_who_waits_outlives_a_server_that_was_silent(
+@pytest.mark.usefixtures("short_timeouts")
+async def test_wait_survives_a_server_that_did_not_answer(
     server: RedisServer, store: RedisRuntimeStore, another: Runtime
 ) -> None:
     run_id = a_claim().run_id
     async with asyncio.TaskGroup() as group:
         wait = group.create_task(store.wait_for_interrupt(run_id, "call-1"))
         await until_waiting(store, run_id, "call-1")
-        (its_line,) = store._subscriber._connections.values()
-        heard_before = its_line.has_received
+        (connection,) = store._subscriber._connections.values()
+        had_received = connection.has_received
         server.pause()
         try:
-            await until(lambda: its_line.has_received is False, what="the silent line is given up")
+            await until(
+                lambda: connection.has_received is False, what="the silent connection is given up"
+            )
         finally:
             server.resume()
-        await until(lambda: _resolves(another, run_id), what="the question is answered")
-    assert heard_before
+        await until(lambda: _resolves(another, run_id), what="the interrupt is answered")
+    assert had_received
     assert wait.result() == YES
 
 
 @pytest.mark.proves("I3")
-async def test_an_answer_while_the_line_was_down_is_found(
+async def test_answer_given_while_disconnected_is_found(
     server: RedisServer,
     store: RedisRuntimeStore,
     another: Runtime,
@@ -159,18 +159,21 @@ async def test_an_answer_while_the_line_was_down_is_found(
         wait = group.create_task(store.wait_for_interrupt(run_id, "call-1"))
         await until_waiting(store, run_id, "call-1")
         assert server.execute("CLIENT", "KILL", "TYPE", "pubsub") == 1
-        # Nobody hears this: the line is down for half a second.
+        # No subscriber receives this: the connection is down for half a second.
         answer = await another.resolve_interrupt(run_id, "call-1", YES)
         assert answer is ResolveAnswer.RESOLVED
     assert wait.result() == YES
 
 
 @pytest.mark.proves("I3")
-async def test_an_accepted_answer_that_the_server_still_has_is_not_lost(
+async def test_accepted_answer_stored_by_the_server_is_not_lost(
     durable_server: RedisServer,
 ) -> None:
     run_id = a_claim().run_id
-    async with opened(durable_server.url) as store, opened(durable_server.url) as another:
+    async with (
+        open_runtime(durable_server.url) as store,
+        open_runtime(durable_server.url) as another,
+    ):
         async with asyncio.TaskGroup() as group:
             wait = group.create_task(store.wait_for_interrupt(run_id, "call-1"))
             await until_waiting(store, run_id, "call-1")
@@ -182,18 +185,18 @@ async def test_an_accepted_answer_that_the_server_still_has_is_not_lost(
         assert wait.result() == YES
 
 
-async def test_a_watcher_is_told_to_look_after_an_interruption(
+async def test_watcher_receives_a_resync_hint_after_a_disconnect(
     server: RedisServer, store: RedisRuntimeStore
 ) -> None:
-    heard: list[Hint] = []
-    await store.watch(a_claim().run_id, heard.append)
+    hints: list[Hint] = []
+    await store.watch(a_claim().run_id, hints.append)
     server.execute("CLIENT", "KILL", "TYPE", "pubsub")
-    await until(lambda: bool(heard), what="the watcher is told")
-    assert heard == [Hint.RESYNC]
+    await until(lambda: bool(hints), what="the watcher receives a hint")
+    assert hints == [Hint.RESYNC]
 
 
 @pytest.mark.proves("I22")
-async def test_an_emptied_server_costs_the_lease_and_a_look(
+async def test_flushed_server_loses_the_lease_and_the_interrupt_is_opened_again(
     server: RedisServer, store: RedisRuntimeStore, another: Runtime
 ) -> None:
     key, claim = a_key(), a_claim()
@@ -207,24 +210,24 @@ async def test_an_emptied_server_costs_the_lease_and_a_look(
         lost = await another.resolve_interrupt(claim.run_id, "call-1", YES)
         assert lost is ResolveAnswer.NOT_WAITING
         await another.publish_hint(claim.run_id, Hint.RESYNC)
-        await until(lambda: _resolves(another, claim.run_id), what="the question is open again")
+        await until(lambda: _resolves(another, claim.run_id), what="the interrupt is open again")
     assert wait.result() == YES
 
 
-async def test_who_waits_looks_now_and_then_also_when_told_nothing(
+async def test_wait_checks_regularly_without_hints(
     server: RedisServer, another: Runtime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("headway.adapters.redis.redis_runtime_store.CHECK_INTERVAL_S", 0.05)
     run_id = a_claim().run_id
-    async with opened(server.url) as store, asyncio.TaskGroup() as group:
+    async with open_runtime(server.url) as store, asyncio.TaskGroup() as group:
         wait = group.create_task(store.wait_for_interrupt(run_id, "call-1"))
         await until_waiting(store, run_id, "call-1")
         server.execute("FLUSHALL")
-        await until(lambda: _resolves(another, run_id), what="the question is open again")
+        await until(lambda: _resolves(another, run_id), what="the interrupt is open again")
     assert wait.result() == YES
 
 
-async def test_connections_that_the_server_closed_are_made_again(
+async def test_connections_closed_by_the_server_are_replaced(
     server: RedisServer, store: RedisRuntimeStore
 ) -> None:
     claims = [a_claim() for _ in range(20)]
@@ -235,7 +238,7 @@ async def test_connections_that_the_server_closed_are_made_again(
 
 
 @pytest.mark.proves("I20")
-async def test_a_wait_whose_end_cannot_be_asked_for_says_so(
+async def test_wait_that_times_out_during_an_outage_raises_an_error(
     server: RedisServer, store: RedisRuntimeStore
 ) -> None:
     run_id = a_claim().run_id
@@ -251,7 +254,7 @@ async def test_a_wait_whose_end_cannot_be_asked_for_says_so(
 
 
 @pytest.mark.proves("R4.9")
-async def test_a_shutdown_ends_waits_also_without_a_server(
+async def test_shutdown_ends_waits_without_a_server(
     server: RedisServer, store: RedisRuntimeStore
 ) -> None:
     run_id = a_claim().run_id
@@ -268,9 +271,9 @@ async def test_a_shutdown_ends_waits_also_without_a_server(
 
 
 @pytest.mark.proves("I8")
-async def test_nobody_is_left_behind_by_a_store_that_is_closed(server: RedisServer) -> None:
+async def test_closing_the_store_ends_every_pending_call(server: RedisServer) -> None:
     run_id = a_claim().run_id
-    async with opened(server.url) as store:
+    async with open_runtime(server.url) as store:
         wait = asyncio.create_task(store.wait_for_interrupt(run_id, "call-1"))
         await until_waiting(store, run_id, "call-1")
         server.pause()
@@ -290,11 +293,11 @@ async def test_nobody_is_left_behind_by_a_store_that_is_closed(server: RedisServ
         await store.is_cancelled(run_id)
 
 
-async def test_a_wrong_password_is_told(server: RedisServer) -> None:
+async def test_wrong_password_is_reported(server: RedisServer) -> None:
     server.execute("ACL", "SETUSER", "ann", "on", ">right", "~*", "&*", "+@all")
-    async with opened(server.url.replace("://", "://ann:right@")) as store:
+    async with open_runtime(server.url.replace("://", "://ann:right@")) as store:
         assert await _answers(store)
-    async with opened(server.url.replace("://", "://ann:wrong@")) as store:
+    async with open_runtime(server.url.replace("://", "://ann:wrong@")) as store:
         with pytest.raises(RuntimeUnavailable, match="cannot be used: invalid username-password"):
             await store.is_cancelled(a_claim().run_id)
         with pytest.raises(RuntimeUnavailable, match="cannot be used: invalid username-password"):
@@ -310,18 +313,18 @@ async def _resolves(store: Runtime, run_id: RunId) -> bool:
 
 
 @pytest.mark.proves("I20")
-async def test_a_line_that_is_down_keeps_nothing_that_it_will_say_anyway(
+async def test_lost_connection_queues_no_subscriptions(
     server: RedisServer, store: RedisRuntimeStore
 ) -> None:
     stop = await store.watch(a_claim().run_id, lambda _: None)
-    (its_line,) = store._subscriber._connections.values()
+    (connection,) = store._subscriber._connections.values()
     server.kill()
     try:
-        await until(lambda: its_line._is_connected is False, what="the line is down")
+        await until(lambda: connection._is_connected is False, what="the connection is down")
         watches = (store.watch(a_claim().run_id, lambda _: None) for _ in range(100))
         refused = await asyncio.gather(*watches, return_exceptions=True)
     finally:
         server.restart()
     assert {type(error) for error in refused} == {RuntimeUnavailable}
-    assert not its_line._outbox
+    assert not connection._outbox
     stop()

@@ -1,4 +1,4 @@
-"""Redis URLs: what they mean, and what is said about wrong ones."""
+"""Redis URLs: how they are parsed, and the errors for wrong ones."""
 
 from pathlib import Path
 
@@ -37,7 +37,7 @@ SECRET = "s3cr3t"
         ("rediss+cluster://a/0", [("a", 6379)], True, True, {}),
     ],
 )
-def test_what_a_url_means(
+def test_url_is_parsed(
     url: str,
     nodes: list[tuple[str, int]],
     is_cluster: bool,
@@ -62,20 +62,20 @@ def test_what_a_url_means(
                 "redis, rediss, redis+cluster, rediss+cluster"
             ),
         ),
-        ("redis://", "names no host; write it like redis://user:password@host:6379/0"),
+        ("redis://", "has no host; write it like redis://user:password@host:6379/0"),
         ("redis://h:port", "has a port that is not a number from 1 to 65535"),
         ("redis://h:0", "has a port that is not a number from 1 to 65535"),
         ("redis://h:", "has a port that is not a number from 1 to 65535"),
         ("redis://::1", "has a host with colons; write an IPv6 address in brackets, like [::1]"),
         ("redis://a,b", "names several servers; write redis+cluster:// if they are a cluster"),
-        ("redis://h/main", "has a path that is no number; it is the database's, mostly 0"),
+        ("redis://h/main", "has a path that is not a number; write the database number, usually 0"),
         (
             "redis+cluster://h/1",
             "has a database number; a cluster has only 0, leave it out",
         ),
         (
             "redis://h?timeout=3",
-            "has the unknown parameter 'timeout'; known are ssl_ca, ssl_cert, ssl_key",
+            "has the unknown parameter 'timeout'; allowed: ssl_ca, ssl_cert, ssl_key",
         ),
         ("redis://h?ssl_ca=x", "has 'ssl_ca' without TLS; write rediss:// or leave it out"),
         ("rediss://h?ssl_ca=x&ssl_ca=y", "has a parameter twice; give each once"),
@@ -97,44 +97,44 @@ def test_what_a_url_means(
         ),
     ],
 )
-def test_a_wrong_url_is_told_in_one_sentence(url: str, problem: str) -> None:
+def test_wrong_url_is_reported_in_one_sentence(url: str, problem: str) -> None:
     with pytest.raises(ConfigurationError) as refused:
         parse_redis_url(url, setting="HEADWAY_REDIS_URL")
     assert str(refused.value) == f"HEADWAY_REDIS_URL {problem}"
     assert SECRET not in str(refused.value)
 
 
-def test_a_file_without_a_certificate_is_named(tmp_path: Path) -> None:
+def test_file_without_a_certificate_is_named(tmp_path: Path) -> None:
     path = tmp_path / "ca.pem"
     path.write_text("not one")
-    with pytest.raises(ConfigurationError, match="holds no certificate; name a PEM file"):
+    with pytest.raises(ConfigurationError, match="contains no certificate; name a PEM file"):
         parse_redis_url(f"rediss://h?ssl_ca={path}")
 
 
-def test_a_password_is_not_shown() -> None:
+def test_password_is_not_shown() -> None:
     address = parse_redis_url(f"redis://ann:{SECRET}@h")
     assert SECRET not in repr(address)
     assert address.display == "h:6379"
 
 
-async def test_without_an_address_it_is_in_memory() -> None:
+async def test_runtime_store_without_a_url_is_in_memory() -> None:
     async with open_runtime_store(None) as store:
         refused = await store.inject_message(a_key(), a_claim().run_id, text(1))
         assert refused is InjectAnswer.NO_ACTIVE_RUN
 
 
-async def test_with_an_address_it_is_shared(redis_server: RedisServer) -> None:
+async def test_runtime_store_with_a_url_is_shared(redis_server: RedisServer) -> None:
     key, claim = a_key(), a_claim()
     async with (
-        open_runtime_store(redis_server.url) as one,
-        open_runtime_store(redis_server.url) as other,
+        open_runtime_store(redis_server.url) as first,
+        open_runtime_store(redis_server.url) as second,
     ):
-        await one.acquire_lease(key, claim)
-        assert await other.acquire_lease(key, a_claim()) == claim.run_id
-        await one.cleanup_execution(key, claim)
+        await first.acquire_lease(key, claim)
+        assert await second.acquire_lease(key, a_claim()) == claim.run_id
+        await first.cleanup_execution(key, claim)
 
 
-async def test_a_wrong_address_stops_the_start() -> None:
+async def test_wrong_url_prevents_the_start() -> None:
     with pytest.raises(ConfigurationError, match=r"^HEADWAY_REDIS_URL has the unknown scheme"):
         async with open_runtime_store("amqp://h"):
             pass

@@ -1,4 +1,4 @@
-"""How things are kept in Redis: names, slots, and when they expire (R4.12)."""
+"""How data is stored in Redis: key names, slots and expiry (R4.12)."""
 
 import pytest
 from redis.crc import key_slot
@@ -7,15 +7,15 @@ from headway.adapters.redis import key_names as keys
 from headway.core.ids import Key, RunId
 from headway.core.run.run import Claim
 from headway.ports.runtime_store import RuntimeLimits
-from tests.runtime.scenes import NO, YES, a_claim, a_key, opened, text
+from tests.runtime.scenes import NO, YES, a_claim, a_key, open_runtime, text
 from tests.servers import RedisServer
 
 pytestmark = pytest.mark.backend("redis")
-TERMS = RuntimeLimits(lease_ttl_s=50, permission_timeout_s=100, execution_timeout_s=200)
+LIMITS = RuntimeLimits(lease_ttl_s=50, permission_timeout_s=100, execution_timeout_s=200)
 
 
 @pytest.mark.proves("R4.12")
-def test_the_names() -> None:
+def test_key_names() -> None:
     key, run_id = Key("ann"), RunId("0197")
     assert keys.lease_name(key) == b"{hw:ann}:lease"
     assert keys.interactive_name(key) == b"{hw:ann}:interactive"
@@ -27,7 +27,7 @@ def test_the_names() -> None:
 
 @pytest.mark.proves("R4.12")
 @pytest.mark.parametrize("name", ["a", "}", "{", "{}", "}{", "a}b", "%", "%7D", "ж{🚂}", ""])
-def test_the_tag_is_the_whole_entity(name: str) -> None:
+def test_hash_tag_is_the_whole_entity(name: str) -> None:
     key, run_id = Key(name), RunId(name)
     names = [
         keys.lease_name(key),
@@ -49,77 +49,83 @@ def test_two_entities_never_share_a_name() -> None:
 
 
 @pytest.mark.proves("R4.12")
-async def test_everything_expires_in_its_time(redis_server: RedisServer) -> None:
+async def test_every_key_has_its_expiry(redis_server: RedisServer) -> None:
     key, claim = a_key(), a_claim()
     run_id = claim.run_id
-    async with opened(redis_server.url, TERMS) as store:
+    async with open_runtime(redis_server.url, LIMITS) as store:
         await store.acquire_lease(key, claim)
         await store.mark_interactive(key, claim)
         await store.inject_message(key, run_id, text(1))
         await store.create_interrupt(run_id, "call-1")
         await store.request_cancel(run_id)
-        left_s = {name.rpartition(":")[2]: ttl for name, ttl in _left(redis_server, key, claim)}
+        left_s = {
+            name.rpartition(":")[2]: ttl for name, ttl in _seconds_to_live(redis_server, key, claim)
+        }
         assert 30 < left_s["lease"] <= 50
         assert 30 < left_s["interactive"] <= left_s["lease"]
         assert 140 < left_s["interrupt"] <= 160
         assert 180 < left_s["cancel"] <= 200
         assert 180 < left_s["queue"] <= 200
         await store.cleanup_execution(key, claim)
-    assert _left(redis_server, key, claim) == []  # I8
+    assert _seconds_to_live(redis_server, key, claim) == []  # I8
 
 
 @pytest.mark.proves("R4.12")
-async def test_lease_and_flag_are_renewed_together(redis_server: RedisServer) -> None:
+async def test_lease_and_interactive_flag_are_renewed_together(redis_server: RedisServer) -> None:
     key, claim = a_key(), a_claim()
-    async with opened(redis_server.url, TERMS) as store:
+    async with open_runtime(redis_server.url, LIMITS) as store:
         await store.acquire_lease(key, claim)
         await store.mark_interactive(key, claim)
         for name in (keys.lease_name(key), keys.interactive_name(key)):
             redis_server.execute("EXPIRE", name.decode(), "5")
         assert await store.renew_lease(key, claim)
-        assert all(ttl > 30 for _, ttl in _left(redis_server, key, claim))
+        assert all(ttl > 30 for _, ttl in _seconds_to_live(redis_server, key, claim))
 
 
 @pytest.mark.proves("R4.12")
-async def test_a_flag_that_is_marked_late_ends_with_the_lease(
+async def test_interactive_flag_set_late_expires_with_the_lease(
     redis_server: RedisServer,
 ) -> None:
     key, claim = a_key(), a_claim()
-    async with opened(redis_server.url, TERMS) as store:
+    async with open_runtime(redis_server.url, LIMITS) as store:
         await store.acquire_lease(key, claim)
         redis_server.execute("EXPIRE", keys.lease_name(key).decode(), "5")
         await store.mark_interactive(key, claim)
-        assert all(ttl <= 5 for name, ttl in _left(redis_server, key, claim) if "queue" not in name)
+        assert all(
+            ttl <= 5
+            for name, ttl in _seconds_to_live(redis_server, key, claim)
+            if "queue" not in name
+        )
 
 
 @pytest.mark.proves("R4.12")
-async def test_a_question_outlives_its_answer_and_the_longest_wait(
+async def test_interrupt_expires_after_its_answer_and_the_longest_wait(
     redis_server: RedisServer,
 ) -> None:
     key, claim = a_key(), a_claim()
-    async with opened(redis_server.url, TERMS) as store:
+    async with open_runtime(redis_server.url, LIMITS) as store:
         await store.create_interrupt(claim.run_id, "long", timeout_s=500)
         await store.create_interrupt(claim.run_id, "short", timeout_s=1)
         await store.resolve_interrupt(claim.run_id, "short", YES)
         await store.resolve_interrupt(claim.run_id, "long", NO)
-        ((_, ttl),) = _left(redis_server, key, claim)
+        ((_, ttl),) = _seconds_to_live(redis_server, key, claim)
         assert 500 < ttl <= 560
 
 
 @pytest.mark.proves("R4.12")
-async def test_scripts_that_the_server_has_forgotten_are_loaded_again(
+async def test_scripts_flushed_by_the_server_are_loaded_again(
     redis_server: RedisServer,
 ) -> None:
     key, claim = a_key(), a_claim()
-    async with opened(redis_server.url, TERMS) as store:
+    async with open_runtime(redis_server.url, LIMITS) as store:
         await store.acquire_lease(key, claim)
         redis_server.execute("SCRIPT", "FLUSH")
         assert await store.renew_lease(key, claim)
         assert await store.acquire_lease(key, a_claim()) == claim.run_id
 
 
-def _left(server: RedisServer, key: Key, claim: Claim) -> list[tuple[str, int]]:
-    """What there is of these two, and for how many seconds."""
+def _seconds_to_live(server: RedisServer, key: Key, claim: Claim) -> list[tuple[str, int]]:
+    """Return the existing Redis keys of the key and the claim, with their seconds to live."""
     names = [
         *(name.decode() for name in (keys.lease_name(key), keys.interactive_name(key))),
         *(
@@ -127,5 +133,5 @@ def _left(server: RedisServer, key: Key, claim: Claim) -> list[tuple[str, int]]:
             for name_of in (keys.interrupt_name, keys.cancel_name, keys.queue_name)
         ),
     ]
-    found = [(name, int(server.execute("TTL", name))) for name in names]
-    return [(name, ttl) for name, ttl in found if ttl != -2]
+    ttls = [(name, int(server.execute("TTL", name))) for name in names]
+    return [(name, ttl) for name, ttl in ttls if ttl != -2]

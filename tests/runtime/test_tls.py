@@ -1,4 +1,4 @@
-"""Redis over TLS: its certificate is verified, and ours is shown."""
+"""Redis over TLS: the server certificate is verified, and the client certificate is sent."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -7,7 +7,7 @@ import pytest
 
 from headway.core.errors import RuntimeUnavailable
 from headway.ports.runtime_store import Hint
-from tests.runtime.scenes import a_claim, opened, until
+from tests.runtime.scenes import a_claim, open_runtime, until
 from tests.servers import Missing, RedisServer, start_redis
 from tests.servers.certificates import Certificates, make_certificates
 from tests.servers.fixture import running
@@ -19,12 +19,12 @@ pytestmark = pytest.mark.backend("redis")
 
 @pytest.fixture(scope="module")
 def certificates() -> Iterator[Certificates]:
-    folder = Folder("tl")  # One that the server's user can read.
+    folder = Folder("tl")  # The user of the Redis server can read it.
     try:
-        made = make_certificates(folder.path, client="app")
+        certificates = make_certificates(folder.path, client="app")
         for path in folder.path.iterdir():
             path.chmod(0o644)
-        yield made
+        yield certificates
     finally:
         folder.remove()
 
@@ -45,10 +45,10 @@ def tls_server(
         "tls-key-file": str(certificates.key_file("server")),
         "tls-auth-clients": "yes",
     }
-    yield from running(lambda: _started(settings), request)
+    yield from running(lambda: _start(settings), request)
 
 
-def _started(settings: dict[str, str]) -> RedisServer:
+def _start(settings: dict[str, str]) -> RedisServer:
     try:
         return start_redis(settings=settings)
     except RuntimeError as error:
@@ -66,20 +66,22 @@ async def test_calls_and_hints_go_over_tls(certificates: Certificates, tls_port:
         f"&ssl_cert={certificates.certificate_file('client')}"
         f"&ssl_key={certificates.key_file('client')}"
     )
-    run_id, heard = a_claim().run_id, list[Hint]()
-    async with opened(url) as store:
-        await store.watch(run_id, heard.append)
+    run_id, hints = a_claim().run_id, list[Hint]()
+    async with open_runtime(url) as store:
+        await store.watch(run_id, hints.append)
         await store.request_cancel(run_id)
-        await until(lambda: heard == [Hint.CANCEL], what="the hint has come")
+        await until(lambda: hints == [Hint.CANCEL], what="the hint is received")
 
 
 @pytest.mark.usefixtures("tls_server")
-async def test_a_server_that_nobody_vouches_for_is_refused(tls_port: int, tmp_path: Path) -> None:
+async def test_server_with_an_untrusted_certificate_is_refused(
+    tls_port: int, tmp_path: Path
+) -> None:
     others = make_certificates(tmp_path, client="app")
     for url in (
-        f"rediss://127.0.0.1:{tls_port}",  # The system's authorities do not know it.
+        f"rediss://127.0.0.1:{tls_port}",  # Not signed by an authority of the system.
         f"rediss://127.0.0.1:{tls_port}?ssl_ca={others.ca_file}",
     ):
-        async with opened(url) as store:
+        async with open_runtime(url) as store:
             with pytest.raises(RuntimeUnavailable, match="CERTIFICATE_VERIFY_FAILED"):
                 await store.is_cancelled(a_claim().run_id)

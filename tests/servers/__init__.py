@@ -2,8 +2,8 @@
 
 Each comes from the first of these that exists: a URL in the environment
 (`HEADWAY_TEST_POSTGRES_URL`, `HEADWAY_TEST_MARIADB_URL`, `HEADWAY_TEST_REDIS_URL`), the programs
-installed on this machine, the wheel in the dependency group `services`. Else it is `Missing`.
-They end with the process that started them, however that ends.
+installed on this machine, the wheel in the dependency group `services`. Otherwise `Missing` is
+raised. They end with the process that started them, however that process ends.
 """
 
 from tests.servers.mariadb import (

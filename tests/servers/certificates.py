@@ -1,4 +1,4 @@
-"""A certificate authority of our own, and what it signs, for tests over TLS."""
+"""A private certificate authority and its certificates, for tests over TLS."""
 
 import datetime as dt
 import ipaddress

@@ -1,6 +1,6 @@
 """A TCP proxy that cuts a connection at a chosen packet.
 
-It has a thread and an event loop of its own, so it goes on while the code under test blocks. A
+It has a thread and an event loop of its own, so it continues while the code under test blocks. A
 packet is what one read returns: the clients here send a request and wait for its answer.
 """
 
@@ -17,9 +17,9 @@ BUFFER_BYTE_COUNT: Final = 1 << 20
 
 class Direction(Enum):
     TO_SERVER = "to the server"
-    """The request is lost: the server never sees it."""
+    """The request is lost: the server never receives it."""
     TO_CLIENT = "to the client"
-    """The answer is lost: the server has done what it was asked for."""
+    """The answer is lost: the server has executed the request."""
 
 
 @dataclass(slots=True)
@@ -83,7 +83,7 @@ class CuttingProxy:
     async def _pump(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, direction: Direction
     ) -> None:
-        """Return when the connection is closed, or is to be cut."""
+        """Return when the connection is closed, or must be cut."""
         try:
             while packet := await reader.read(BUFFER_BYTE_COUNT):
                 if self._is_due(direction):

@@ -1,4 +1,4 @@
-"""A server for as long as a fixture lives."""
+"""Run a server for the duration of a fixture."""
 
 from collections.abc import Callable, Iterator
 from typing import Protocol, TypeVar
@@ -16,7 +16,7 @@ S = TypeVar("S", bound=Stoppable)
 
 
 def running(start: Callable[[], S], request: pytest.FixtureRequest) -> Iterator[S]:
-    """Start a server and stop it again; a missing one skips the test or, if asked, fails it."""
+    """Start a server and stop it again. A missing one skips the test or, on request, fails it."""
     try:
         server = start()
     except Missing as reason:

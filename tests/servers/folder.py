@@ -1,7 +1,7 @@
-"""Where a throw-away server keeps its files: under /tmp, because socket paths must stay short.
+"""The folder of a throw-away server: under /tmp, because socket paths must stay short.
 
-A folder is locked for as long as its owner lives. An owner that was killed cannot tidy up, so
-whoever makes the next folder removes those that nobody holds any more.
+A folder is locked as long as its owner runs. An owner that was killed cannot remove its folder, so
+the next process that creates a folder removes all unlocked ones.
 """
 
 import contextlib
@@ -14,20 +14,23 @@ from pathlib import Path
 from typing import Final
 
 NOBODY: Final = 65534
-_ROOT: Final = Path("/tmp")  # noqa: S108 - mkdtemp makes the name, and nobody else may enter.
+_ROOT: Final = Path("/tmp")  # noqa: S108 - mkdtemp makes the name, and only its owner may enter.
 _PREFIX: Final = "headway-test-"
 _IPC_RMID: Final = 0
 
 
 def server_user_id() -> int | None:
-    """The user that servers run as: nobody when we are root (PostgreSQL refuses root), else us."""
+    """Return the user that servers run as:
+
+    `nobody` for root (PostgreSQL refuses root), else our own.
+    """
     return NOBODY if os.geteuid() == 0 else None
 
 
 class Folder:
     def __init__(self, name: str) -> None:
         _remove_abandoned()
-        # Locked before it gets the name that others look for.
+        # Locked before it gets the name that other processes search for.
         made = Path(tempfile.mkdtemp(prefix="new-headway-", dir=_ROOT))
         self._lock = (made / "lock").open("w")
         fcntl.flock(self._lock, fcntl.LOCK_EX)
@@ -46,7 +49,7 @@ class Folder:
 
 def _remove_abandoned() -> None:
     for path in _ROOT.glob(f"{_PREFIX}*-*"):
-        # Those that are held, being removed or another user's are left alone.
+        # Folders that are locked, being removed or owned by another user are left alone.
         with contextlib.suppress(OSError), (path / "lock").open("r+") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             _remove(path)
@@ -58,7 +61,7 @@ def _remove(path: Path) -> None:
 
 
 def release_shared_memory(path: Path) -> None:
-    """Give back the System V segment of a killed PostgreSQL, which outlives every process."""
+    """Release the System V segment of a killed PostgreSQL, which remains after its processes."""
     for pid_file in path.glob("*/postmaster.pid"):
         lines = pid_file.read_text().splitlines()
         words = lines[6].split() if len(lines) > 6 else []

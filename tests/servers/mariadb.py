@@ -1,4 +1,4 @@
-"""Throw-away MariaDB: one server, or two of which one may be written to."""
+"""Throw-away MariaDB: one server, or two of which only one is writable."""
 
 import contextlib
 import os
@@ -14,8 +14,8 @@ from tests.servers.process import Server, ServerProcess, free_port, run_once
 from tests.servers.programs import mariadb_programs
 
 ADDRESS_VARIABLE: Final = "HEADWAY_TEST_MARIADB_URL"
-# Quick, and safe against a killed process (though not against a power cut): each commit is written
-# to the log, and only the log's way from the kernel to the disk is left to the kernel.
+# Fast, and safe against a killed process (though not against a power cut): each commit is written
+# to the log, and only flushing the log from the kernel to the disk is left to the kernel.
 _SETTINGS: Final[Mapping[str, str]] = {
     "bind-address": "127.0.0.1",
     "character-set-server": "utf8mb4",
@@ -29,7 +29,7 @@ _SETTINGS: Final[Mapping[str, str]] = {
     "skip-log-bin": "1",
     "skip-name-resolve": "1",
 }
-# Everything but the rights that would let it write to a server that is read-only.
+# All rights except those that would let it write to a read-only server.
 _ACCOUNT: Final = (
     "CREATE USER headway@'%' IDENTIFIED BY 'headway'",
     "GRANT ALL PRIVILEGES ON *.* TO headway@'%' WITH GRANT OPTION",
@@ -38,7 +38,10 @@ _ACCOUNT: Final = (
 
 
 class MariaDBServer(Server):
-    """One server. `headway` (password `headway`) may do all but write where writing is off."""
+    """One server.
+
+    `headway` (password `headway`) may do everything but write to a read-only server.
+    """
 
     def __init__(self, process: ServerProcess | None, *, url: str) -> None:
         address = urlsplit(url)
@@ -48,7 +51,7 @@ class MariaDBServer(Server):
         self._address = address
 
     def url(self, database: str = "headway", *, user: str = "headway") -> str:
-        if self._process is None:  # Whoever gave the address also said as whom.
+        if self._process is None:  # A URL from the environment also contains the user.
             return self._address._replace(path=f"/{database}").geturl()
         return f"mysql://{user}:{user}@{self.host}:{self.port}/{database}"
 
@@ -71,7 +74,7 @@ class MariaDBServer(Server):
             return "" if row is None else str(row[0])
 
     def answers(self) -> bool:
-        # By a bare socket: a driver that is refused leaves a socket open behind it.
+        # By a bare socket: a driver that is refused leaks a socket.
         with socket.socket(socket.AF_UNIX) as probe:
             return probe.connect_ex(self._socket) == 0
 
@@ -92,7 +95,7 @@ class MariaDBServer(Server):
 
 
 class MariaDBPair:
-    """Two servers that do not follow each other; the second refuses writes until `promote`."""
+    """Two servers without replication. The second refuses writes until `promote`."""
 
     def __init__(self, primary: MariaDBServer, standby: MariaDBServer) -> None:
         self.primary = primary
@@ -110,7 +113,7 @@ class MariaDBPair:
         self.standby.drop_database(name)
 
     def promote(self) -> None:
-        """Let the second server take writes, and the first none. Never both at once."""
+        """Make the second server writable, and the first one read-only. Never both at once."""
         self.primary.set_read_only(True)
         self.standby.set_read_only(False)
 
@@ -124,7 +127,7 @@ class MariaDBPair:
 
 
 def start_mariadb(*, settings: Mapping[str, str] | None = None) -> MariaDBServer:
-    """Start a server. `settings` are options of mariadbd, and win over ours."""
+    """Start a server. `settings` are options of mariadbd, and override the defaults."""
     given = os.environ.get(ADDRESS_VARIABLE)
     if given and not settings:
         server = MariaDBServer(None, url=given)

@@ -32,7 +32,7 @@ class PgBouncer(Server):
 
 
 def start_pgbouncer(server: PostgresServer, pool_mode: PoolMode, *, more: str = "") -> PgBouncer:
-    """Start one; `more` are further lines of its settings."""
+    """Start PgBouncer; `more` are further lines of its settings."""
     program, folder, port = pgbouncer_program(), Folder("pgbouncer"), free_port()
     settings = folder.path / "pgbouncer.ini"
     settings.write_text(

@@ -19,8 +19,8 @@ from tests.servers.process import Missing, Server, ServerProcess, free_port, run
 from tests.servers.programs import postgres_programs
 
 ADDRESS_VARIABLE: Final = "HEADWAY_TEST_POSTGRES_URL"
-# Quick, and safe against a killed process (though not against a power cut): what was committed is
-# in the kernel's hands. Nothing is kept outside the server's folder.
+# Fast, and safe against a killed process (though not against a power cut): committed data has been
+# passed to the kernel. Nothing is stored outside the server's folder.
 _SETTINGS: Final[Mapping[str, str]] = {
     "dynamic_shared_memory_type": "mmap",
     "fsync": "off",
@@ -32,7 +32,7 @@ _SETTINGS: Final[Mapping[str, str]] = {
     "unix_socket_directories": "",
     "wal_keep_size": "256MB",
 }
-# Everybody needs TLS, and the user `app` needs a certificate besides.
+# Every connection needs TLS, and the user `app` also needs a certificate.
 _TLS_ACCESS: Final = "hostssl all app 127.0.0.1/32 cert\nhostssl all all 127.0.0.1/32 trust\n"
 
 
@@ -52,7 +52,7 @@ class PostgresServer(Server):
         self._tls: ssl.SSLContext | None = None
 
     def url(self, database: str = "postgres", *, user: str = "headway") -> str:
-        if self._process is None:  # Whoever gave the address also said as whom.
+        if self._process is None:  # A URL from the environment also contains the user.
             return self._address._replace(path=f"/{database}").geturl()
         return f"postgresql://{user}@{self.host}:{self.port}/{database}"
 
@@ -84,7 +84,7 @@ class PostgresServer(Server):
         self.version = self.execute("SHOW server_version").split()[0]
 
     def follow(self, primary: "PostgresServer") -> None:
-        """Start as a standby of `primary`, with a copy of its data; ours, if any, is lost."""
+        """Start as a standby of `primary`, with a copy of its data. Own data, if any, is lost."""
         folder = self._ours.folder
         release_shared_memory(folder.path)
         shutil.rmtree(folder.path / "data", ignore_errors=True)
@@ -107,7 +107,7 @@ class PostgresServer(Server):
 def start_postgres(
     *, tls: bool = False, settings: Mapping[str, str] | None = None
 ) -> PostgresServer:
-    """Start a server. `settings` are those of postgresql.conf, and win over ours.
+    """Start a server. `settings` are those of postgresql.conf, and override the defaults.
 
     With `tls` every connection needs TLS, and that of `app` the client certificate.
     """
@@ -123,7 +123,7 @@ def start_postgres(
 def start_private_postgres(
     *, tls: bool = False, settings: Mapping[str, str] | None = None
 ) -> PostgresServer:
-    """Start a server of our own, also where the environment names one."""
+    """Start a private server, also if the environment names one."""
     programs, folder = postgres_programs(), Folder("pg")
     data = folder.path / "data"
     try:
@@ -150,14 +150,14 @@ def start_private_postgres(
 
 
 def stopped_postgres(folder: Folder, *, settings: Mapping[str, str]) -> PostgresServer:
-    """A server that is not started yet, on a free port, with its data in `folder`."""
+    """Return a server that is not started yet, on a free port, with its data in `folder`."""
     port, data = free_port(), folder.path / "data"
     options = [f"--{name}={value}" for name, value in ({**_SETTINGS, **settings}).items()]
     process = ServerProcess(
         [postgres_programs() / "postgres", "-D", data, "-p", str(port), *options],
         folder=folder,
         is_ready=lambda: _is_ready(data / "postmaster.pid", pid=process.pid),
-        stop_signal=signal.SIGINT,  # Connections are cut off, not waited for.
+        stop_signal=signal.SIGINT,  # Connections are closed; the shutdown does not wait for them.
     )
     return PostgresServer(process, url=f"postgresql://headway@127.0.0.1:{port}/postgres")
 
@@ -184,16 +184,16 @@ def _tls_settings(folder: Folder) -> dict[str, str]:
 
 
 def _is_ready(pid_file: Path, *, pid: int) -> bool:
-    """Whether the server says that it takes connections: the eighth line of its own pid file."""
+    """Return whether the server accepts connections, by the eighth line of its own pid file."""
     try:
         lines = pid_file.read_text().splitlines()
     except FileNotFoundError:
         return False
-    # One that was killed leaves its file behind, and that still says so.
+    # A killed server leaves its file behind, with the same content.
     return len(lines) >= 8 and lines[0] == str(pid) and lines[7].strip() == "ready"
 
 
 def _run_apart(main: Callable[[], Coroutine[None, None, str]]) -> str:
-    """Run a coroutine to its end from plain code, also where an event loop runs already."""
+    """Run a coroutine to its end from synchronous code, also if an event loop is running."""
     with ThreadPoolExecutor(max_workers=1) as pool:
         return pool.submit(lambda: asyncio.run(main())).result()

@@ -1,4 +1,4 @@
-"""Two PostgreSQL servers, the second following the first, for failover."""
+"""Two PostgreSQL servers, the second a standby of the first, for failover."""
 
 from tests.servers.folder import Folder
 from tests.servers.postgres import PostgresServer, start_private_postgres, stopped_postgres
@@ -8,8 +8,8 @@ from tests.servers.process import START_TIMEOUT_S, wait_until
 class PostgresPair:
     """A primary and a standby. The names stay with the addresses when the roles change.
 
-    A commit is answered only when the other server has it too, so that a failover loses none that
-    was answered. A primary that nobody follows therefore waits.
+    A commit is answered only when the other server has it too, so that a failover loses no answered
+    commit. A primary without a standby therefore waits.
     """
 
     def __init__(self, primary: PostgresServer, standby: PostgresServer) -> None:
@@ -20,7 +20,7 @@ class PostgresPair:
         return [self.primary.url(database), self.standby.url(database)]
 
     def promote(self) -> None:
-        """Make the standby a primary; return when it can be written to."""
+        """Make the standby a primary. Return when it is writable."""
         self.standby.execute("SELECT pg_promote(true, 30)")
         wait_until(
             lambda: not self.standby.is_in_recovery(),
@@ -29,13 +29,13 @@ class PostgresPair:
         )
 
     def rejoin(self) -> None:
-        """After `promote`: bring the first server back, emptied, as a standby of the second."""
+        """Bring the first server back after `promote`, emptied, as a standby of the second."""
         self.primary.kill()
         self.primary.follow(self.standby)
         _wait_for_each_commit(self.standby)
 
     def fail_back(self) -> None:
-        """After `rejoin`: end the second server and promote the first, as in the beginning."""
+        """End the second server after `rejoin` and promote the first, as in the beginning."""
         self.standby.kill()
         self.primary.execute("SELECT pg_promote(true, 30)")
         wait_until(
@@ -68,7 +68,7 @@ def start_postgres_pair() -> PostgresPair:
 
 
 def _wait_for_each_commit(primary: PostgresServer) -> None:
-    # Written after the copy was made, so that a standby that is promoted waits for nobody.
+    # Written after the copy was made, so that a promoted standby does not wait for another one.
     primary.execute("ALTER SYSTEM SET synchronous_standby_names = '*'", "SELECT pg_reload_conf()")
     wait_until(
         lambda: primary.execute("SELECT count(*) FROM pg_stat_replication") == "1",

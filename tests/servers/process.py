@@ -1,4 +1,4 @@
-"""A server as a process of ours: started, paused, killed with its children, gone when we are."""
+"""A server process: started, paused, killed with its children, and ended with its owner."""
 
 import os
 import random
@@ -18,24 +18,24 @@ from tests.servers.folder import Folder, server_user_id
 START_TIMEOUT_S: Final = 60.0
 STOP_TIMEOUT_S: Final = 20.0
 _TRAMPOLINE: Final = Path(__file__).with_name("trampoline.py")
-# Below the ports that the kernel hands to outgoing connections: a client that keeps knocking at
-# a dead server's port could otherwise be given that very port, and connect to itself.
+# Below the ports that the kernel assigns to outgoing connections: a client that keeps connecting to
+# a dead server's port could otherwise get that very port, and connect to itself.
 _PORTS: Final = range(20_000, 32_000)
 _ENVIRONMENT: Final = {"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C", "TZ": "UTC"}
 
 
 class Missing(Exception):
-    """A server that this machine does not have. Its text says why, and how to install it."""
+    """A server that this machine does not have. The message states why, and how to install it."""
 
 
 @cache
 def _untried_ports() -> Iterator[int]:
-    # The system's randomness: test runners seed the other one alike in every process.
+    # The system's randomness: test runners seed the other generator equally in every process.
     return iter(random.SystemRandom().sample(_PORTS, len(_PORTS)))
 
 
 def free_port() -> int:
-    """A port on which nobody listens, and which was not given out before."""
+    """Return a free port that was not returned before."""
     for port in _untried_ports():
         with socket.socket() as probe:
             if probe.connect_ex(("127.0.0.1", port)) != 0:
@@ -73,8 +73,11 @@ def run_once(*command: str | Path, folder: Folder) -> None:
 
 @cache
 def _spawner() -> ThreadPoolExecutor:
-    """The one thread that starts servers. The kernel ties a child's life to the *thread* that made
-    it, so this one stays for as long as the process does, whoever asks for a server."""
+    """Return the one thread that starts servers.
+
+    The kernel ties the lifetime of a child to the *thread* that started it. This thread therefore
+    stays as long as the process, for servers requested by any thread.
+    """
     return ThreadPoolExecutor(max_workers=1, thread_name_prefix="server-spawner")
 
 
@@ -110,7 +113,7 @@ class ServerProcess:
             raise
 
     def stop(self) -> None:
-        """Shut down in order; a server that is not running is left alone."""
+        """Shut down gracefully. Do nothing if the server is not running."""
         if self._process is None:
             return
         self.resume()
@@ -151,10 +154,10 @@ class ServerProcess:
                 [*trampoline, *terms, *self._command],
                 cwd=self.folder.path,
                 env=_ENVIRONMENT,
-                stdin=subprocess.PIPE,  # Held open by us alone; see the trampoline.
+                stdin=subprocess.PIPE,  # Only this process holds it open; see the trampoline.
                 stdout=log,
                 stderr=subprocess.STDOUT,
-                start_new_session=True,  # Ctrl-C at the keyboard is for the tests, not for it.
+                start_new_session=True,  # Ctrl-C at the keyboard must reach the tests only.
             )
 
     def _answers(self) -> bool:
@@ -165,9 +168,9 @@ class ServerProcess:
         return self._is_ready()
 
     def _signal_family(self, number: signal.Signals) -> list[int]:
-        """Signal the server and its children, who are counted while it can make no more."""
+        """Signal the server and its children, which are listed while it cannot start more."""
         assert self._process is not None
-        if self._process.poll() is not None:  # It ended by itself; its id may be another's by now.
+        if self._process.poll() is not None:  # It ended by itself; its id may have been reused.
             return []
         os.kill(self.pid, signal.SIGSTOP)
         family = [*children_of(self.pid), self.pid]
@@ -186,7 +189,10 @@ class ServerProcess:
 
 
 def is_any_alive(pids: Collection[int]) -> bool:
-    """Whether one of them runs; one that has ended and waits to be noticed does not."""
+    """Return whether any of them is running.
+
+    An ended process that was not reaped does not count.
+    """
     return any(pid in pids for pid, _ in _process_table())
 
 
@@ -195,7 +201,7 @@ def children_of(parent_pid: int) -> list[int]:
 
 
 def _process_table() -> list[tuple[int, int]]:
-    """Process and parent ids of all that run, by the kernel's files or, without them, by `ps`."""
+    """Return the process and parent ids of all processes, from /proc or, without it, from `ps`."""
     if not Path("/proc/self/stat").exists():
         listed = subprocess.run(
             ["ps", "-A", "-o", "pid=,ppid=,stat="], capture_output=True, text=True, check=True
@@ -205,7 +211,7 @@ def _process_table() -> list[tuple[int, int]]:
     table = []
     for stat in Path("/proc").glob("[0-9]*/stat"):
         try:
-            # The program's name stands in brackets and may hold anything, brackets too.
+            # The program's name is in parentheses and may contain anything, also parentheses.
             before, _, after = stat.read_text(errors="replace").rpartition(")")
         except (FileNotFoundError, ProcessLookupError):
             continue
@@ -216,7 +222,7 @@ def _process_table() -> list[tuple[int, int]]:
 
 
 class Server:
-    """What all servers have. One that was given by its address is not ours to stop."""
+    """The base of all servers. A server given by its address is not stopped."""
 
     host = "127.0.0.1"
 
@@ -239,7 +245,7 @@ class Server:
         return self._process
 
     def stop(self) -> None:
-        """Shut down for good, and remove its files."""
+        """Shut down permanently, and remove the files."""
         if self._process is not None:
             self._process.stop()
             self._process.folder.remove()
@@ -248,7 +254,7 @@ class Server:
         self._ours.kill()
 
     def restart(self) -> None:
-        """Start again with the same files on the same port; shut down in order first if it runs."""
+        """Start again with the same files on the same port; shut down first if it runs."""
         self._ours.stop()
         self._ours.start()
 

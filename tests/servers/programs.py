@@ -1,4 +1,4 @@
-"""Finds the server programs: on the PATH, in the usual places, or in a wheel."""
+"""Find the server programs: on the PATH, in the usual folders, or in a wheel."""
 
 import atexit
 import os
@@ -48,7 +48,7 @@ def missing(server: str) -> Missing:
 
 
 def postgres_programs() -> Path:
-    """The folder with `postgres`, `initdb` and `pg_basebackup`."""
+    """Return the folder with `postgres`, `initdb` and `pg_basebackup`."""
     wanted = ("postgres", "initdb", "pg_basebackup")
     for folder in _folders():
         if all(os.access(folder / name, os.X_OK) for name in wanted):
@@ -60,7 +60,7 @@ def postgres_programs() -> Path:
 
 
 def mariadb_programs() -> tuple[Path, Path]:
-    """`mariadbd` and `mariadb-install-db`."""
+    """Return `mariadbd` and `mariadb-install-db`."""
     server, install = _program("mariadbd"), _program("mariadb-install-db")
     if server is None or install is None:
         raise missing("MariaDB")
@@ -68,7 +68,7 @@ def mariadb_programs() -> tuple[Path, Path]:
 
 
 def redis_program() -> Path:
-    """Redis itself if it is here; Valkey stands in for it."""
+    """Return Redis if it is installed, else Valkey."""
     program = _program("redis-server") or _program("valkey-server") or _valkey_of_the_wheel()
     if program is None:
         raise missing("Redis")
@@ -90,7 +90,7 @@ def pgbouncer_program() -> Path:
 
 
 def chromium_program() -> Path:
-    """The browser of the system: none is downloaded for the tests."""
+    """Return the browser of the system. None is downloaded for the tests."""
     program = _program("chromium") or _program("chromium-browser") or _program("google-chrome")
     if program is None:
         raise missing("Chromium")
@@ -129,9 +129,9 @@ def _wheel(package: str) -> Path | None:
 
 @cache
 def _executable_by_servers(package: Path, parts: str) -> Path:
-    """The package's tree, or a copy of it where the servers' user cannot reach it.
+    """Return the package's tree, or a copy of it if the servers' user cannot reach it.
 
-    A virtual environment under root's home is closed to everybody else.
+    A virtual environment under root's home is not accessible to other users.
     """
     if server_user_id() is None or all(_is_open(parent) for parent in package.parents):
         return package

@@ -26,7 +26,7 @@ _SETTINGS: Final[Mapping[str, str]] = {
 
 
 class RedisServer(Server):
-    """One server. It keeps nothing: after `kill` and `restart` it is empty."""
+    """One server. It persists nothing: after `kill` and `restart` it is empty."""
 
     def __init__(self, process: ServerProcess | None, *, url: str) -> None:
         address = urlsplit(url)
@@ -61,7 +61,7 @@ class RedisCluster:
 
 
 def start_redis(*, settings: Mapping[str, str] | None = None) -> RedisServer:
-    """Start a server. `settings` are those of redis.conf, and win over ours."""
+    """Start a server. `settings` are those of redis.conf, and override the defaults."""
     given = os.environ.get(ADDRESS_VARIABLE)
     if given and not settings:
         server = RedisServer(None, url=given)
@@ -72,14 +72,14 @@ def start_redis(*, settings: Mapping[str, str] | None = None) -> RedisServer:
 
 
 def start_valkey() -> RedisServer:
-    """Valkey, also where Redis is installed; never one that was given by its address."""
+    """Start Valkey, also if Redis is installed; never use one given by its address."""
     server = _start_private({}, program=valkey_program())
     server.read_version()
     return server
 
 
 def start_redis_cluster(masters: int = 3, replicas: int = 0) -> RedisCluster:
-    """Start a cluster in which each master has `replicas` replicas; return when it is whole."""
+    """Start a cluster in which each master has `replicas` replicas. Return when it is complete."""
     bus_ports = [free_port() for _ in range(masters * (1 + replicas))]
     with contextlib.ExitStack() as started:
         nodes = [_start_node(bus_port, started) for bus_port in bus_ports]
@@ -114,7 +114,7 @@ def _join(nodes: Sequence[RedisServer], bus_ports: Sequence[int], *, masters: in
         master_id = nodes[index % masters].execute("CLUSTER", "MYID")
         node.execute("CLUSTER", "REPLICATE", str(master_id))
     _wait_for(nodes, "cluster_state", "ok")
-    wait_until(  # One that never had its master's data does not take its place.
+    wait_until(  # A replica that never had its master's data is not promoted.
         lambda: all(_is_in_step(node) for node in nodes[masters:]),
         what="every replica has its master's data",
         timeout_s=START_TIMEOUT_S,

@@ -1,7 +1,7 @@
-"""Which backends the tests ran on: chosen by `--backends`, counted in a table at the end.
+"""The backends that the tests ran on: chosen by `--backends`, counted in a table at the end.
 
 A test's backend is the name of the backend among its parameters, or of its marker, or that of the
-server fixture it asks for; a test with none of these belongs to the core, and always runs.
+server fixture it uses. A test with none of these belongs to the core, and always runs.
 """
 
 import os
@@ -11,7 +11,7 @@ from typing import Final
 
 import pytest
 
-# What `--backends` takes. A backend `postgres-several` belongs to the family `postgres`.
+# The values of `--backends`. A backend `postgres-several` belongs to the family `postgres`.
 FAMILIES: Final = ("sqlite", "postgres", "mariadb", "redis")
 CORE: Final = "core"
 _PROPERTY: Final = "backend"
@@ -99,7 +99,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 class Table:
-    """Counts each test once, by its worst outcome, whichever process ran it."""
+    """Counts each test once, by its worst outcome, in all worker processes."""
 
     def __init__(self, config: pytest.Config) -> None:
         self._outcomes: dict[str, tuple[str, str]] = {}

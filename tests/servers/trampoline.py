@@ -1,7 +1,8 @@
-"""Becomes the server named on its command line, and sees to it that the server dies with its owner.
+"""Become the server named on the command line, and make sure that it ends with its owner.
 
-Run as a program of its own, by path, with the standard library only: it starts as the owner's
-user, gives its rights away, arranges its death, and then *is* the server (same process id).
+Run as a separate program, by path, with the standard library only. It starts as the owner's user,
+drops its rights, arranges to be killed with its owner, and then becomes the server (same process
+id).
 """
 
 import ctypes
@@ -21,7 +22,7 @@ def main() -> None:
     if notice == "signal":
         # After the change of user, which would clear it.
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-        if os.getppid() != int(owner_pid):  # It died before we could ask to be told.
+        if os.getppid() != int(owner_pid):  # The owner ended before the signal was arranged.
             sys.exit(1)
     elif os.fork() == 0:
         _kill_parent_at_end_of_input()
@@ -29,7 +30,7 @@ def main() -> None:
 
 
 def _kill_parent_at_end_of_input() -> None:
-    """Wait for the owner's end of our standard input to close: at its death, the kernel does."""
+    """Wait for the owner's end of our standard input to close. The kernel closes it at its exit."""
     server_pid = os.getppid()
     os.setsid()
     while os.read(0, 1):

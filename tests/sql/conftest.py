@@ -1,4 +1,4 @@
-"""Nodes to connect to, and addresses where there is none."""
+"""Nodes to connect to, and addresses without a server."""
 
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
@@ -41,7 +41,7 @@ def a_node(request: pytest.FixtureRequest, backend: str) -> Iterator[Callable[[]
 
 @pytest.fixture
 def url(request: pytest.FixtureRequest, backend: str, tmp_path: Path) -> str:
-    """An empty database."""
+    """Return the URL of an empty database."""
     match backend:
         case "sqlite":
             return f"sqlite:///{tmp_path}/headway.db"
@@ -61,6 +61,6 @@ async def database(url: str) -> AsyncIterator[Database]:
 
 @pytest.fixture
 def silent_url(backend: str) -> str:
-    """An address at which nobody listens."""
+    """Return an address without a listener."""
     scheme = {"postgres": "postgresql", "mariadb": "mysql"}[backend]
     return f"{scheme}://headway:hush@127.0.0.1:{free_port()}/headway"

@@ -1,4 +1,4 @@
-"""Nodes to connect to. To the client an address is a node, so every database of a server is one."""
+"""Nodes to connect to. A client identifies a node by URL, so each database counts as a node."""
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -19,17 +19,17 @@ class Node(Protocol):
     def create(self) -> None: ...
 
     def execute(self, *statements: str) -> str:
-        """The last statement's first value, as text."""
+        """Return the first value of the last statement, as text."""
         ...
 
     def leave(self) -> None:
-        """Take no more connections, as if the machine were gone."""
+        """Refuse new connections, as if the machine were gone."""
         ...
 
     def come_back(self) -> None: ...
 
     def cut(self) -> None:
-        """Break every connection that there is."""
+        """Break every existing connection."""
         ...
 
     def drop(self) -> None: ...
@@ -62,7 +62,7 @@ class PostgresNode:
 
 
 class MariaDBNode:
-    """It has a user of its own, who can be locked out."""
+    """A node with a user of its own, who can be locked out."""
 
     def __init__(self, server: MariaDBServer, database: str) -> None:
         self.server = server
@@ -94,7 +94,7 @@ class MariaDBNode:
 
 
 def make_stream(node: Node, *, cluster_id: str = "ours", epoch: int = 0, seq: int = 0) -> None:
-    """Let the node hold this state, whatever it held before."""
+    """Replace the state of the node's stream row."""
     node.execute(
         "CREATE TABLE IF NOT EXISTS stream"
         " (id BIGINT PRIMARY KEY, cluster_id VARCHAR(36), epoch BIGINT, seq BIGINT)",
@@ -103,17 +103,17 @@ def make_stream(node: Node, *, cluster_id: str = "ours", epoch: int = 0, seq: in
     )
 
 
-def epoch_of(node: Node) -> int:
+def read_epoch(node: Node) -> int:
     return int(node.execute("SELECT epoch FROM stream"))
 
 
-def connector_to(*nodes: Node | str, clock_s: Callable[[], float] = lambda: 0.0) -> Connector:
+def make_connector(*nodes: Node | str, clock_s: Callable[[], float] = lambda: 0.0) -> Connector:
     urls = [node if isinstance(node, str) else node.url for node in nodes]
     return Connector(parse_addresses(urls), clock_s=clock_s)
 
 
 @asynccontextmanager
-async def connected(
+async def open_connection(
     connector: Connector, purpose: Purpose = Purpose.READ
 ) -> AsyncIterator[RawConnection]:
     connection = await connector.connect(purpose)
@@ -133,7 +133,7 @@ def is_closed(connection: RawConnection) -> bool:
 
 
 async def run(connection: RawConnection, statement: str) -> None:
-    """Run a statement, and commit the transaction that it is in."""
+    """Run a statement, and commit its transaction."""
     if isinstance(connection, asyncpg.Connection):
         await connection.execute(statement)
         if connection.is_in_transaction():
@@ -154,8 +154,8 @@ async def start(connection: RawConnection, statement: str) -> None:
         await cursor.execute(statement)
 
 
-async def ask(connection: RawConnection, query: str) -> object:
-    """The first value of the first row."""
+async def read_value(connection: RawConnection, query: str) -> object:
+    """Return the first value of the first row."""
     if isinstance(connection, asyncpg.Connection):
         return await connection.fetchval(query)
     async with connection.cursor() as cursor:
@@ -164,9 +164,9 @@ async def ask(connection: RawConnection, query: str) -> object:
         return value
 
 
-async def database_of(connector: Connector) -> object:
-    """The database to which a new connection leads."""
-    async with connected(connector) as connection:
+async def read_database_name(connector: Connector) -> object:
+    """Return the database that a new connection leads to."""
+    async with open_connection(connector) as connection:
         if isinstance(connection, asyncpg.Connection):
-            return await ask(connection, "SELECT current_database()")
-        return await ask(connection, "SELECT database()")
+            return await read_value(connection, "SELECT current_database()")
+        return await read_value(connection, "SELECT database()")

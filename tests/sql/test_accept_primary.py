@@ -1,4 +1,4 @@
-"""I21: servers refuse a primary that lacks commits, with a remedy, until it is accepted."""
+"""Servers refuse a primary that lacks commits, with a remedy, until it is accepted (I21)."""
 
 import asyncio
 from collections.abc import Callable, Iterator
@@ -17,19 +17,19 @@ from headway.bootstrap import accept_primary
 from headway.core.errors import ConfigurationError, DatabaseBehind, SchemaMismatch
 from headway.services.context.run_context import RunContext
 from tests.api.client import Client
-from tests.api.conftest import served_here
+from tests.api.conftest import served_in_this_loop
 from tests.cli.command import headway
-from tests.contract.backends import run_apart, upgrade
+from tests.contract.backends import run_in_thread, upgrade
 from tests.servers import PostgresPair
 from tests.servers.process import wait_until
 from tests.sql.nodes import (
     Node,
     PostgresNode,
-    connected,
-    connector_to,
-    database_of,
-    epoch_of,
+    make_connector,
     make_stream,
+    open_connection,
+    read_database_name,
+    read_epoch,
 )
 
 pytestmark = pytest.mark.proves("I21")
@@ -38,7 +38,7 @@ BOUND_S = 60.0
 MakeNode = Callable[[], Node]
 
 
-async def reasons_of(connector: Connector) -> list[str]:
+async def read_reasons(connector: Connector) -> list[str]:
     with pytest.raises(DatabaseBehind) as refused:
         await connector.connect(Purpose.WRITE)
     return list(refused.value.reasons.values())
@@ -50,40 +50,40 @@ async def test_accepted_primary_is_used_by_running_processes_after_two_failovers
     first, second = a_node(), a_node()
     make_stream(first, seq=50)
     second.leave()
-    running = [connector_to(first, second) for _ in range(2)]
+    running = [make_connector(first, second) for _ in range(2)]
     for connector in running:
-        assert await database_of(connector) == first.database
+        assert await read_database_name(connector) == first.database
     first.leave()
     second.come_back()
     make_stream(second, seq=50)
     for connector in running:
-        assert await database_of(connector) == second.database
+        assert await read_database_name(connector) == second.database
     second.leave()
     first.come_back()  # Without the epoch that was raised on the second.
     for connector in running:
-        assert OLD_PRIMARY in await reasons_of(connector)
+        assert OLD_PRIMARY in await read_reasons(connector)
 
     accepted = await accept_primary([first.url, second.url])
-    assert (accepted.epoch, accepted.seq) == (epoch_of(first), 50)
+    assert (accepted.epoch, accepted.seq) == (read_epoch(first), 50)
     for connector in running:
-        assert await database_of(connector) == first.database
+        assert await read_database_name(connector) == first.database
 
     second.come_back()
-    for connector in (*running, connector_to(first, second)):
+    for connector in (*running, make_connector(first, second)):
         connector.note_disconnect()
-        assert await database_of(connector) == first.database
-    assert epoch_of(second) == 1
+        assert await read_database_name(connector) == first.database
+    assert read_epoch(second) == 1
 
 
 async def test_accepted_backup_is_used_by_running_processes(a_node: MakeNode) -> None:
     node = a_node()
     make_stream(node, seq=50)
-    connector = connector_to(node)
-    async with connected(connector, Purpose.WRITE) as connection:
+    connector = make_connector(node)
+    async with open_connection(connector, Purpose.WRITE) as connection:
         connector.note_commit(60, epoch=0, connection=connection)
-    assert await reasons_of(connector) == [LOST_COMMITS]
+    assert await read_reasons(connector) == [LOST_COMMITS]
     await accept_primary([node.url])
-    assert await database_of(connector) == node.database
+    assert await read_database_name(connector) == node.database
 
 
 async def test_each_acceptance_is_higher_than_the_one_before(a_node: MakeNode) -> None:
@@ -99,7 +99,7 @@ async def test_nothing_is_accepted_while_several_nodes_take_writes(a_node: MakeN
     make_stream(second)
     with pytest.raises(ConfigurationError, match="several addresses accept writes"):
         await accept_primary([first.url, second.url])
-    assert (epoch_of(first), epoch_of(second)) == (0, 0)
+    assert (read_epoch(first), read_epoch(second)) == (0, 0)
 
 
 async def test_database_without_the_schema_is_not_accepted(a_node: MakeNode) -> None:
@@ -125,7 +125,7 @@ def pair_urls(postgres_pair: PostgresPair) -> Iterator[list[str]]:
     name = f"twice_{uuid4().hex[:12]}"
     first = PostgresNode(postgres_pair.primary, name)
     first.create()
-    run_apart(lambda: upgrade(first.url))
+    run_in_thread(lambda: upgrade(first.url))
     written = first.execute("SELECT pg_current_wal_lsn()::text")
     replayed = f"SELECT pg_last_wal_replay_lsn() >= '{written}'"
     wait_until(
@@ -134,7 +134,7 @@ def pair_urls(postgres_pair: PostgresPair) -> Iterator[list[str]]:
         timeout_s=10,
     )
     yield postgres_pair.urls(name)
-    postgres_pair.standby.kill()  # Whatever it holds, it follows the first again.
+    postgres_pair.standby.kill()  # Whatever it contains, it becomes the standby of the first again.
     postgres_pair.standby.follow(postgres_pair.primary)
     wait_for_standby(postgres_pair)
     first.drop()
@@ -145,7 +145,7 @@ def wait_for_standby(pair: PostgresPair) -> None:
     wait_until(lambda: pair.primary.execute(query) == "1", what="the standby follows", timeout_s=10)
 
 
-async def answer_of(client: Client, path: str, code: str | None) -> str:
+async def wait_for_answer(client: Client, path: str, code: str | None) -> str:
     """Repeat until the answer has this code (None: a success), and return its detail."""
     async with asyncio.timeout(BOUND_S):
         while True:
@@ -163,23 +163,23 @@ async def test_server_follows_an_accepted_primary_after_a_double_failover_withou
     hw = Headway(*pair_urls, stop_wait_s=0)
 
     @hw.job
-    async def echo(ctx: RunContext, said: str) -> str:
-        return said
+    async def echo(ctx: RunContext, text: str) -> str:
+        return text
 
-    async with hw, served_here(hw) as address, Client(address, hw) as client:
-        assert await (await hw.submit("echo", params={"said": "on the first"})).result()
+    async with hw, served_in_this_loop(hw) as address, Client(address, hw) as client:
+        assert await (await hw.submit("echo", params={"text": "on the first"})).result()
         postgres_pair.primary.kill()
         postgres_pair.promote()
-        await answer_of(client, "/readyz", None)
-        lost = await hw.submit("echo", params={"said": "on the second"})
+        await wait_for_answer(client, "/readyz", None)
+        lost = await hw.submit("echo", params={"text": "on the second"})
         assert await lost.result() == "on the second"
 
         postgres_pair.standby.kill()
-        postgres_pair.primary.restart()  # It never saw the epoch of the second.
+        postgres_pair.primary.restart()  # It never received the epoch of the second.
         postgres_pair.primary.execute(
             "ALTER SYSTEM RESET synchronous_standby_names", "SELECT pg_reload_conf()"
         )
-        detail = await answer_of(client, "/readyz", "database_behind")
+        detail = await wait_for_answer(client, "/readyz", "database_behind")
         assert "headway db accept-primary" in detail
 
         settings = {"HEADWAY_DATABASE_URLS": " ".join(pair_urls)}
@@ -188,8 +188,8 @@ async def test_server_follows_an_accepted_primary_after_a_double_failover_withou
         ended = await asyncio.to_thread(headway, "db", "accept-primary", folder=folder, **settings)
         assert ended.code == 0
         assert ended.out.startswith(f"accepted {pair_urls[0]} as the primary")
-        await answer_of(client, "/readyz", None)
-        again = await hw.submit("echo", params={"said": "on the first again"})
+        await wait_for_answer(client, "/readyz", None)
+        again = await hw.submit("echo", params={"text": "on the first again"})
         assert await again.result() == "on the first again"
         assert (await client.get(f"/api/runs/{lost.id}")).status == 404
 

@@ -1,4 +1,4 @@
-"""R4.1, R4.3, R4.7: sessions, snapshots and the pool, on every backend."""
+"""Sessions, snapshots and the pool, on every backend (R4.1, R4.3, R4.7)."""
 
 import asyncio
 from contextlib import AsyncExitStack
@@ -10,7 +10,7 @@ from headway.adapters.sql.connect.database import Database
 from headway.adapters.sql.connect.dsn import parse_addresses
 from headway.adapters.sql.connect.server_check import Purpose
 from tests.servers import MariaDBServer, PostgresServer
-from tests.sql.nodes import connected, run
+from tests.sql.nodes import open_connection, run
 
 FILES_AND_SERVERS = ["sqlite", "postgres", "mariadb"]
 ALL = [*FILES_AND_SERVERS, "sqlite-memory"]
@@ -30,14 +30,14 @@ async def count_fruit(database: Database) -> int:
 
 @pytest.mark.proves("R4.1")
 @pytest.mark.parametrize("backend", ALL)
-async def test_the_same_statements_run_on_every_driver(database: Database) -> None:
+async def test_same_statements_run_on_every_driver(database: Database) -> None:
     await make_table(database)
     assert await count_fruit(database) == 1
 
 
 @pytest.mark.proves("R4.7")
 @pytest.mark.parametrize("backend", ALL)
-async def test_a_session_commits_nothing_by_itself(database: Database) -> None:
+async def test_session_commits_nothing_by_itself(database: Database) -> None:
     await make_table(database)
     async with database.open_session() as connection:
         await connection.execute(text("INSERT INTO fruit VALUES (2, 'plum')"))
@@ -46,7 +46,7 @@ async def test_a_session_commits_nothing_by_itself(database: Database) -> None:
 
 @pytest.mark.proves("R4.7")
 @pytest.mark.parametrize("backend", ALL)
-async def test_a_session_undoes_nothing_that_was_committed(database: Database) -> None:
+async def test_session_keeps_committed_changes_when_it_raises(database: Database) -> None:
     await make_table(database)
     async with database.open_session() as connection:
         await connection.execute(text("INSERT INTO fruit VALUES (2, 'plum')"))
@@ -56,7 +56,7 @@ async def test_a_session_undoes_nothing_that_was_committed(database: Database) -
 
 @pytest.mark.proves("I13")
 @pytest.mark.parametrize("backend", FILES_AND_SERVERS)
-async def test_a_snapshot_sees_one_instant(database: Database) -> None:
+async def test_snapshot_sees_one_instant(database: Database) -> None:
     await make_table(database)
     count = text("SELECT count(*) FROM fruit")
     async with database.open_snapshot() as connection:
@@ -69,7 +69,7 @@ async def test_a_snapshot_sees_one_instant(database: Database) -> None:
 
 @pytest.mark.proves("I13")
 @pytest.mark.parametrize("backend", SERVERS)
-async def test_after_a_snapshot_a_session_sees_what_is_new(database: Database) -> None:
+async def test_session_after_a_snapshot_sees_new_rows(database: Database) -> None:
     await make_table(database)
     count = text("SELECT count(*) FROM fruit")
     async with database.open_snapshot() as connection:
@@ -87,7 +87,7 @@ async def _insert_elsewhere(database: Database) -> None:
 
 @pytest.mark.proves("R4.3")
 @pytest.mark.parametrize("backend", SERVERS)
-async def test_the_pool_keeps_five_and_lends_fifteen(database: Database) -> None:
+async def test_pool_keeps_five_connections_and_lends_fifteen(database: Database) -> None:
     async with AsyncExitStack() as stack:
         for _ in range(15):
             await stack.enter_async_context(database.open_session())
@@ -99,7 +99,7 @@ async def test_the_pool_keeps_five_and_lends_fifteen(database: Database) -> None
 
 @pytest.mark.proves("R4.3")
 @pytest.mark.parametrize("backend", SERVERS)
-async def test_the_pool_waits_thirty_seconds_and_renews_after_five_minutes(
+async def test_pool_waits_thirty_seconds_and_renews_after_five_minutes(
     database: Database,
 ) -> None:
     pool = database.engine.pool
@@ -109,7 +109,7 @@ async def test_the_pool_waits_thirty_seconds_and_renews_after_five_minutes(
 
 @pytest.mark.proves("R4.3")
 @pytest.mark.parametrize("backend", SERVERS)
-async def test_a_connection_that_broke_in_the_pool_is_not_lent(
+async def test_connection_that_broke_in_the_pool_is_not_lent(
     database: Database, backend: str
 ) -> None:
     async with database.open_session() as connection:
@@ -120,7 +120,7 @@ async def test_a_connection_that_broke_in_the_pool_is_not_lent(
         "postgres": f"SELECT pg_terminate_backend({session_id})",
         "mariadb": f"KILL {session_id}",
     }
-    async with connected(database.connector, Purpose.WRITE) as other:
+    async with open_connection(database.connector, Purpose.WRITE) as other:
         await run(other, end[backend])
     async with database.open_session() as connection:
         assert (await connection.execute(text(query[backend]))).scalar_one() != session_id
@@ -128,7 +128,7 @@ async def test_a_connection_that_broke_in_the_pool_is_not_lent(
 
 @pytest.mark.proves("R4.4")
 @pytest.mark.parametrize("backend", SERVERS)
-async def test_the_pool_connects_as_the_connector_does(database: Database, backend: str) -> None:
+async def test_pool_connects_as_the_connector_does(database: Database, backend: str) -> None:
     zone = {"postgres": "SHOW timezone", "mariadb": "SELECT @@time_zone"}[backend]
     async with database.open_session() as connection:
         assert (await connection.execute(text(zone))).scalar_one() in {"UTC", "+00:00"}
@@ -136,7 +136,7 @@ async def test_the_pool_connects_as_the_connector_does(database: Database, backe
 
 @pytest.mark.proves("R4.5")
 @pytest.mark.parametrize("backend", ["mariadb"])
-async def test_a_snapshot_leaves_autocommit_as_the_url_has_it(url: str) -> None:
+async def test_snapshot_leaves_autocommit_as_the_url_sets_it(url: str) -> None:
     database = Database(parse_addresses([f"{url}?autocommit=on"]), durability="process")
     for open_session in (database.open_session, database.open_snapshot, database.open_session):
         async with open_session() as connection:

@@ -1,4 +1,4 @@
-"""R4.4, I21: the real thing, with pairs of servers that are killed, promoted and brought back."""
+"""Failover with real pairs of servers that are killed, promoted and restored (R4.4, I21)."""
 
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
@@ -14,11 +14,11 @@ from headway.adapters.sql.connect.lineage import OLD_PRIMARY
 from headway.core.errors import DatabaseUnavailable
 from tests.servers import MariaDBPair, PostgresPair
 from tests.servers.process import wait_until
-from tests.sql.nodes import MariaDBNode, Node, PostgresNode, epoch_of, make_stream
+from tests.sql.nodes import MariaDBNode, Node, PostgresNode, make_stream, read_epoch
 
 
 @asynccontextmanager
-async def opened(*nodes: Node) -> AsyncIterator[Database]:
+async def open_database(*nodes: Node) -> AsyncIterator[Database]:
     addresses = parse_addresses([node.url for node in nodes])
     database = Database(addresses, durability="process")
     try:
@@ -27,28 +27,28 @@ async def opened(*nodes: Node) -> AsyncIterator[Database]:
         await database.close()
 
 
-async def port_of(database: Database) -> int:
+async def read_port(database: Database) -> int:
     query = {"postgres": "SELECT inet_server_port()", "mysql": "SELECT @@port"}[database.driver]
 
     async def ask(connection: AsyncConnection) -> int:
         return int((await connection.execute(text(query))).scalar_one())
 
-    return await database.read_with_retry(ask, sleep=_at_once)
+    return await database.read_with_retry(ask, sleep=_do_not_sleep)
 
 
-async def _at_once(delay_s: float) -> None:
+async def _do_not_sleep(delay_s: float) -> None:
     pass
 
 
-async def reasons_of(database: Database) -> list[str]:
+async def read_reasons(database: Database) -> list[str]:
     with pytest.raises(DatabaseUnavailable) as refused:
-        await port_of(database)
+        await read_port(database)
     return list(refused.value.reasons.values())
 
 
 @pytest.fixture
 def postgres_nodes(postgres_pair: PostgresPair) -> Iterator[list[PostgresNode]]:
-    """A database that the second server has from the first, as it was after 50 commits."""
+    """Yield a database that the second server replicates, as it was after 50 commits."""
     name = f"node_{uuid4().hex[:12]}"
     first = PostgresNode(postgres_pair.primary, name)
     first.create()
@@ -66,7 +66,7 @@ def postgres_nodes(postgres_pair: PostgresPair) -> Iterator[list[PostgresNode]]:
 
 @pytest.fixture
 def mariadb_nodes(mariadb_pair: MariaDBPair) -> Iterator[list[MariaDBNode]]:
-    """The same state on two servers, the second of which takes no writes."""
+    """Yield the same state on two servers, the second of which is read-only."""
     name = f"node_{uuid4().hex[:12]}"
     servers = (mariadb_pair.primary, mariadb_pair.standby)
     nodes = [MariaDBNode(server, name) for server in servers]
@@ -80,88 +80,88 @@ def mariadb_nodes(mariadb_pair: MariaDBPair) -> Iterator[list[MariaDBNode]]:
 
 @pytest.mark.proves("R4.4")
 @pytest.mark.backend("postgres")
-async def test_a_standby_is_skipped_wherever_it_stands(
+async def test_standby_is_skipped_at_any_position(
     postgres_nodes: list[PostgresNode],
 ) -> None:
     primary, standby = postgres_nodes
-    async with opened(standby, primary) as database:
-        assert await port_of(database) == primary.server.port
-    async with opened(standby) as database:
-        assert await reasons_of(database) == ["is a standby"]
+    async with open_database(standby, primary) as database:
+        assert await read_port(database) == primary.server.port
+    async with open_database(standby) as database:
+        assert await read_reasons(database) == ["is a standby"]
 
 
 @pytest.mark.proves("R4.4")
 @pytest.mark.backend("mariadb")
-async def test_a_read_only_node_is_skipped_wherever_it_stands(
+async def test_read_only_node_is_skipped_at_any_position(
     mariadb_nodes: list[MariaDBNode],
 ) -> None:
     primary, standby = mariadb_nodes
-    async with opened(standby, primary) as database:
-        assert await port_of(database) == primary.server.port
-    async with opened(standby) as database:
-        assert await reasons_of(database) == ["is read-only (read_only)"]
+    async with open_database(standby, primary) as database:
+        assert await read_port(database) == primary.server.port
+    async with open_database(standby) as database:
+        assert await read_reasons(database) == ["is read-only (read_only)"]
 
 
 @pytest.mark.proves("I21")
 @pytest.mark.backend("postgres")
-async def test_a_pair_fails_over_and_its_old_primary_is_refused(
+async def test_pair_fails_over_and_its_old_primary_is_refused(
     postgres_pair: PostgresPair, postgres_nodes: list[PostgresNode]
 ) -> None:
     first, second = postgres_nodes
-    async with opened(first, second) as database:
-        assert await port_of(database) == first.server.port
+    async with open_database(first, second) as database:
+        assert await read_port(database) == first.server.port
         postgres_pair.primary.kill()
         try:
-            dead, standby = await reasons_of(database)
+            dead, standby = await read_reasons(database)
             assert "onnect" in dead
             assert standby == "is a standby"
 
             postgres_pair.promote()
-            assert await port_of(database) == second.server.port
-            assert epoch_of(second) == 1
+            assert await read_port(database) == second.server.port
+            assert read_epoch(second) == 1
 
             postgres_pair.primary.restart()
-            assert await port_of(database) == second.server.port
-            async with opened(first, second) as new_process:
-                assert await port_of(new_process) == second.server.port
+            assert await read_port(database) == second.server.port
+            async with open_database(first, second) as new_process:
+                assert await read_port(new_process) == second.server.port
 
             postgres_pair.standby.kill()
-            behind, dead = await reasons_of(database)
+            behind, dead = await read_reasons(database)
             assert behind == OLD_PRIMARY
             assert "onnect" in dead
         finally:
             postgres_pair.standby.restart()
             postgres_pair.rejoin()
             postgres_pair.fail_back()
-        assert await port_of(database) == first.server.port
-        assert epoch_of(first) == 2
+        assert await read_port(database) == first.server.port
+        assert read_epoch(first) == 2
 
 
 @pytest.mark.proves("I21")
 @pytest.mark.backend("mariadb")
-async def test_a_pooled_connection_to_the_old_primary_is_not_used_again(
+async def test_pooled_connection_to_the_old_primary_is_not_used_again(
     mariadb_pair: MariaDBPair, mariadb_nodes: list[MariaDBNode]
 ) -> None:
     first, second = mariadb_nodes
-    async with opened(first, second) as database:
+    async with open_database(first, second) as database:
         assert database.connector is not None
-        assert await port_of(database) == first.server.port
-        mariadb_pair.promote()  # The connection in the pool is as good as before.
+        assert await read_port(database) == first.server.port
+        mariadb_pair.promote()  # The connection in the pool still works.
         try:
             database.connector.note_disconnect()
             async with database.open_session(), database.open_session():
                 pass
-            async with database.open_session() as one, database.open_session() as other:
-                for connection in (one, other):
+            async with database.open_session() as one, database.open_session() as another:
+                for connection in (one, another):
                     port = (await connection.execute(text("SELECT @@port"))).scalar_one()
                     assert port == second.server.port
         finally:
             mariadb_pair.fail_back()
-        assert (epoch_of(first), epoch_of(second)) == (0, 1)
+        assert (read_epoch(first), read_epoch(second)) == (0, 1)
 
 
 @pytest.mark.proves("I21")
-async def test_a_connection_that_broke_in_the_pool_makes_the_next_look_at_all(
+async def test_connection_that_broke_in_the_pool_makes_the_next_check_all_nodes(
     a_node: Callable[[], Node], backend: str
 ) -> None:
     home, other = a_node(), a_node()
@@ -174,10 +174,10 @@ async def test_a_connection_that_broke_in_the_pool_makes_the_next_look_at_all(
         ),
         "mariadb": ("SELECT connection_id()", "KILL {}", "SELECT database()"),
     }[backend]
-    async with opened(home, other) as database:
+    async with open_database(home, other) as database:
         async with database.open_session() as connection:
             session_id = (await connection.execute(text(own_id))).scalar_one()
-        make_stream(other, epoch=1)  # Others saw a failover, and this process did not.
+        make_stream(other, epoch=1)  # Other processes saw a failover, and this one did not.
         home.execute(end.format(session_id))
         async with database.open_session() as connection:
             assert (await connection.execute(text(where))).scalar_one() == other.database
@@ -185,13 +185,13 @@ async def test_a_connection_that_broke_in_the_pool_makes_the_next_look_at_all(
 
 @pytest.mark.proves("I21")
 @pytest.mark.backend("mariadb")
-async def test_a_primary_that_was_left_is_refused_although_it_takes_writes_again(
+async def test_primary_that_was_left_is_refused_although_it_is_writable_again(
     mariadb_pair: MariaDBPair, mariadb_nodes: list[MariaDBNode]
 ) -> None:
     first, second = mariadb_nodes
-    async with opened(first, second) as database:
+    async with open_database(first, second) as database:
         assert database.connector is not None
-        assert await port_of(database) == first.server.port
+        assert await read_port(database) == first.server.port
         mariadb_pair.promote()
         try:
             database.connector.note_disconnect()
@@ -200,6 +200,6 @@ async def test_a_primary_that_was_left_is_refused_although_it_takes_writes_again
         finally:
             mariadb_pair.fail_back()
         await database.engine.dispose()
-        behind, standby = await reasons_of(database)
+        behind, standby = await read_reasons(database)
         assert behind == OLD_PRIMARY
         assert standby == "is read-only (read_only)"

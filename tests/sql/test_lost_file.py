@@ -1,4 +1,4 @@
-"""headway detects a SQLite file that is deleted or replaced, and never writes to it."""
+"""Headway detects a SQLite file that is deleted or replaced, and never writes to it."""
 
 import asyncio
 import logging
@@ -14,7 +14,7 @@ import pytest
 from headway.adapters.sql.sql_store import SqlStore, open_store
 from headway.core.errors import ConfigurationError, DatabaseFileLost, OutcomeUnknown
 from headway.testing import a_submit
-from tests.contract.scenes import status
+from tests.contract.scenes import read_status
 
 pytestmark = pytest.mark.backend("sqlite")
 
@@ -92,7 +92,7 @@ async def test_nothing_is_read_from_a_file_that_is_gone(url: str, path: Path) ->
         await store.apply(command)
         delete(path)
         with pytest.raises(DatabaseFileLost):
-            await status(store, run_id)
+            await read_status(store, run_id)
         assert not exists(path), "a reader has made a new file"
     finally:
         await store.close()
@@ -105,9 +105,9 @@ async def test_deletion_during_a_commit_is_an_unknown_outcome(
     store = await open_store([url])
     commit = type(store.writer._link).commit
 
-    async def delete_and_commit(*given: str | None) -> None:
+    async def delete_and_commit(*arguments: str | None) -> None:
         delete(path)
-        await commit(*given)  # type: ignore[arg-type]
+        await commit(*arguments)  # type: ignore[arg-type]
 
     monkeypatch.setattr(type(store.writer._link), "commit", delete_and_commit)
     try:
@@ -133,7 +133,7 @@ async def test_deleted_log_is_noticed(url: str, path: Path) -> None:
 
 
 @pytest.mark.proves("I3", "I20")
-async def test_work_goes_on_when_the_same_file_is_moved_back(url: str, path: Path) -> None:
+async def test_work_continues_when_the_same_file_is_moved_back(url: str, path: Path) -> None:
     store = await open_store([url])
     try:
         before, after = a_submit("ann"), a_submit("bob")
@@ -146,10 +146,10 @@ async def test_work_goes_on_when_the_same_file_is_moved_back(url: str, path: Pat
         await store.apply(after)
     finally:
         await store.close()
-    assert await stored_ids(url) == {before.run_id, after.run_id}
+    assert await read_stored_ids(url) == {before.run_id, after.run_id}
 
 
-async def stored_ids(url: str) -> set[str]:
+async def read_stored_ids(url: str) -> set[str]:
     store = await open_store([url])
     try:
         async with store._database.open_session() as session:
@@ -160,7 +160,7 @@ async def stored_ids(url: str) -> set[str]:
 
 
 @pytest.mark.proves("I3")
-async def test_ending_leaves_the_log_of_the_next_file_alone(
+async def test_closing_leaves_the_log_of_the_next_file_alone(
     url: str, path: Path, tmp_path: Path
 ) -> None:
     """Otherwise the end of the first process would delete commits of the second."""
@@ -177,7 +177,7 @@ async def test_ending_leaves_the_log_of_the_next_file_alone(
     for suffix in SUFFIXES:  # As a power cut would leave it.
         shutil.copy(f"{path}{suffix}", crashed)
     await second.close()
-    assert await stored_ids(f"sqlite:///{crashed / path.name}") == {command.run_id}
+    assert await read_stored_ids(f"sqlite:///{crashed / path.name}") == {command.run_id}
 
 
 @pytest.mark.proves("I3")
@@ -192,7 +192,7 @@ async def test_new_file_is_not_made_beside_the_log_of_a_missing_one(
     if is_empty:
         make_empty(path)
     before = sorted(os.listdir(path.parent))
-    with pytest.raises(ConfigurationError, match=r"'headway.db-wal' of it is there"):
+    with pytest.raises(ConfigurationError, match=r"its log 'headway.db-wal' exists"):
         await open_store([url])
     assert sorted(os.listdir(path.parent)) == before
     await first.close()
@@ -210,7 +210,9 @@ async def test_loss_is_logged_once_with_the_remedy(
                 await store.apply(a_submit())
     finally:
         await store.close()
-    (record,) = [one for one in caplog.records if vars(one)["event"] == "database_file_lost"]
+    (record,) = [
+        record for record in caplog.records if vars(record)["event"] == "database_file_lost"
+    ]
     assert record.levelno == logging.ERROR
     assert record.__dict__["path"] == str(path)
     assert "move the same files back" in record.__dict__["advice"]

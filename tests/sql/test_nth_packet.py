@@ -1,4 +1,4 @@
-"""I3, I6: the connection is cut at every packet of a short scenario; the answers are right."""
+"""The connection is cut at every packet of a short scenario; the answers are right (I3, I6)."""
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -16,8 +16,14 @@ from headway.core.ids import InstanceId, RunId
 from headway.core.run.status import RunStatus
 from headway.services.upkeep.examination import run_doctor
 from headway.testing import a_submit, claim_of
-from tests.contract.backends import run_apart, upgrade
-from tests.contract.scenes import claimed_one, events, instance, moves, status
+from tests.contract.backends import run_in_thread, upgrade
+from tests.contract.scenes import (
+    claim_run,
+    read_events,
+    read_status,
+    read_transitions,
+    register_instance,
+)
 from tests.servers.cutting_proxy import CuttingProxy, Direction
 from tests.sql.nodes import MariaDBNode, Node, PostgresNode
 
@@ -26,7 +32,7 @@ PACKET_COUNT_MIN = 12
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class Outcome:
     """The answers that a client received."""
 
     completed: RunId
@@ -35,14 +41,14 @@ class Told:
 
 @pytest.fixture
 def node(a_node: Callable[[], Node]) -> Node:
-    made = a_node()
-    run_apart(lambda: upgrade(made.url))
-    return made
+    node = a_node()
+    run_in_thread(lambda: upgrade(node.url))
+    return node
 
 
 @asynccontextmanager
-async def opened_beside(node: Node) -> AsyncIterator[tuple[CuttingProxy, SqlStore, SqlStore]]:
-    """A store behind a proxy, and one that looks at the database directly."""
+async def open_stores(node: Node) -> AsyncIterator[tuple[CuttingProxy, SqlStore, SqlStore]]:
+    """Open a store behind a proxy, and one that reads the database directly."""
     assert isinstance(node, PostgresNode | MariaDBNode)
     server = node.server
     with CuttingProxy(server.host, server.port).run() as proxy:
@@ -55,51 +61,54 @@ async def opened_beside(node: Node) -> AsyncIterator[tuple[CuttingProxy, SqlStor
             await beside.close()
 
 
-async def tell_story(store: SqlStore, holder: InstanceId, name: str) -> Told:
+async def run_scenario(store: SqlStore, holder: InstanceId, name: str) -> Outcome:
     """Submit, claim and complete a run; submit another one and cancel it."""
     first = await store.apply(a_submit(f"{name}-one", job=name))
     assert isinstance(first, Accepted), first
-    claim = await claimed_one(store, holder, jobs=[name])
+    claim = await claim_run(store, holder, jobs=[name])
     assert claim.run_id == first.run_id
     settled: Any = await store.apply(Complete(claim_of(claim)))
     assert isinstance(settled, Settled), settled
     second = await store.apply(a_submit(f"{name}-two", job=name))
     assert isinstance(second, Accepted), second
     await store.apply(RequestCancel(run_id=second.run_id))
-    return Told(first.run_id, second.run_id)
+    return Outcome(first.run_id, second.run_id)
 
 
-async def check_told(beside: SqlStore, told: Told) -> None:
+async def check_outcome(beside: SqlStore, outcome: Outcome) -> None:
     """Check that each confirmed write is stored once."""
-    assert await status(beside, told.completed) is RunStatus.SUCCEEDED
-    assert await status(beside, told.canceled) is RunStatus.CANCELED
-    assert [to for _, to in await moves(beside, told.completed)] == [
+    assert await read_status(beside, outcome.completed) is RunStatus.SUCCEEDED
+    assert await read_status(beside, outcome.canceled) is RunStatus.CANCELED
+    assert [to for _, to in await read_transitions(beside, outcome.completed)] == [
         "queued",
         "running",
         "succeeded",
     ]
-    assert [to for _, to in await moves(beside, told.canceled)] == ["queued", "canceled"]
+    assert [to for _, to in await read_transitions(beside, outcome.canceled)] == [
+        "queued",
+        "canceled",
+    ]
 
 
 @pytest.mark.proves("I3", "I6", "I20", "I24")
-@pytest.mark.parametrize("direction", list(Direction), ids=lambda one: one.name.lower())
-async def test_cut_at_any_packet_loses_nothing_doubles_nothing_and_tells_the_truth(
+@pytest.mark.parametrize("direction", list(Direction), ids=lambda direction: direction.name.lower())
+async def test_cut_at_any_packet_loses_nothing_repeats_nothing_and_reports_correctly(
     node: Node, direction: Direction
 ) -> None:
-    async with opened_beside(node) as (proxy, store, beside):
-        holder = await instance(store)
-        stories: list[Told] = []
+    async with open_stores(node) as (proxy, store, beside):
+        holder = await register_instance(store)
+        outcomes: list[Outcome] = []
         number, was_cut = 0, True
         while was_cut:
             number += 1
             proxy.arm(direction, number)
-            stories.append(await tell_story(store, holder, f"story-{number}"))
+            outcomes.append(await run_scenario(store, holder, f"scenario-{number}"))
             was_cut = proxy.disarm()
-            await check_told(beside, stories[-1])
+            await check_outcome(beside, outcomes[-1])
         assert number > PACKET_COUNT_MIN
-        accepted = {event.run_id for event in await events(beside) if event.run_id is not None}
+        accepted = {event.run_id for event in await read_events(beside) if event.run_id is not None}
         assert accepted == {
-            run_id for told in stories for run_id in (told.completed, told.canceled)
+            run_id for outcome in outcomes for run_id in (outcome.completed, outcome.canceled)
         }
         examination = await run_doctor(beside.doctor, SystemClock())
         assert examination.findings == ()

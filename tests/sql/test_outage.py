@@ -1,4 +1,4 @@
-"""R4.7: a database that stays away is told of, and used again once it is back."""
+"""An unavailable database is reported, and used again once it is back (R4.7)."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -9,19 +9,19 @@ import pytest
 from headway.adapters.sql.sql_store import SqlStore, open_store
 from headway.adapters.sql.write import writer
 from headway.adapters.sql.write.writer_row import lock_writer_row
-from headway.core.command.admin.set_lane import SetLane
+from headway.core.command.admin.lane_limits import SetLane
 from headway.core.errors import DatabaseUnavailable
 from headway.core.ids import MAIN_LANE
 from headway.core.lane_row import LaneRow
-from tests.contract.backends import run_apart, upgrade
+from tests.contract.backends import run_in_thread, upgrade
 from tests.sql.nodes import MariaDBNode, Node, PostgresNode
 
 
 @pytest.fixture
 def node(a_node: Callable[[], Node]) -> Node:
-    made = a_node()
-    run_apart(lambda: upgrade(made.url))
-    return made
+    node = a_node()
+    run_in_thread(lambda: upgrade(node.url))
+    return node
 
 
 @pytest.fixture
@@ -35,7 +35,7 @@ async def store(node: Node) -> AsyncIterator[SqlStore]:
 
 
 @pytest.mark.proves("R4.7")
-async def test_a_long_outage_is_told_to_each_who_waits_and_then_it_heals(
+async def test_long_outage_is_reported_to_each_waiter_and_then_ends(
     node: Node, store: SqlStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(writer, "OUTAGE_S_MAX", 0.5)
@@ -51,34 +51,34 @@ async def test_a_long_outage_is_told_to_each_who_waits_and_then_it_heals(
 
 
 @pytest.mark.proves("I20")
-async def test_a_server_that_is_silent_does_not_keep_who_wants_to_close(
+async def test_silent_server_does_not_block_closing(
     node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(writer, "RETIRE_S_MAX", 0.1)
+    monkeypatch.setattr(writer, "DEREGISTER_S_MAX", 0.1)
     assert isinstance(node, PostgresNode | MariaDBNode)
     store = await open_store([node.url])
     node.server.pause()
     try:
-        async with asyncio.timeout(60):  # It would wait for ever.
+        async with asyncio.timeout(60):  # Without the limit it would wait forever.
             await store.close()
     finally:
         node.server.resume()
 
 
 @pytest.mark.proves("I20")
-async def test_a_session_that_ends_while_a_store_is_opened_is_made_anew(
+async def test_session_that_ends_while_a_store_is_opened_is_created_again(
     node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As when the process is stopped in the midst of it, for longer than the server waits."""
+    """As when the process is paused in between, for longer than the server waits."""
     cuts: list[str] = []
 
-    async def cut_once(*given: Any, **more: Any) -> Any:
+    async def cut_once(*arguments: Any, **options: Any) -> Any:
         if not cuts:
             cuts.append("cut")
             node.cut()
-        return await lock_writer_row(*given, **more)
+        return await lock_writer_row(*arguments, **options)
 
-    monkeypatch.setattr(writer, "lock_own_row", cut_once)
+    monkeypatch.setattr(writer, "lock_writer_row", cut_once)
     store = await open_store([node.url])
     try:
         assert cuts

@@ -1,4 +1,4 @@
-"""R8.7: behind PgBouncer headway works in session mode, and refuses the other modes at start."""
+"""Headway works behind PgBouncer in session mode, and refuses other modes at start (R8.7)."""
 
 import asyncio
 from collections.abc import Callable, Iterator
@@ -15,8 +15,8 @@ from headway.core.run.status import RunStatus
 from headway.ports.store import EventOrigin
 from headway.services.context.run_context import RunContext
 from headway.testing import a_submit
-from tests.contract.backends import database_on
-from tests.contract.scenes import status
+from tests.contract.backends import open_database
+from tests.contract.scenes import read_status
 from tests.servers import Missing, PgBouncer, PostgresServer, start_pgbouncer
 from tests.servers.pgbouncer import PoolMode
 
@@ -29,7 +29,7 @@ MakePooler = Callable[..., PgBouncer]
 
 @pytest.fixture
 def database(postgres_server: PostgresServer) -> Iterator[str]:
-    with database_on(postgres_server) as name:
+    with open_database(postgres_server) as name:
         yield name
 
 
@@ -63,7 +63,7 @@ async def test_pooler_that_shares_sessions_is_refused_at_start_in_one_sentence(
     a_pooler: MakePooler, database: str, mode: PoolMode, more: str
 ) -> None:
     url = a_pooler(mode, more=more).url(database)
-    for _ in range(3):  # Later ones find sessions that were used before.
+    for _ in range(3):  # Later connections get sessions that were used before.
         with pytest.raises(ConfigurationError) as refused:
             await open_store([url])
         sentence = str(refused.value)
@@ -123,11 +123,11 @@ async def test_hints_arrive_behind_a_pooler_in_session_mode(
     url = a_pooler("session").url(database)
     writer, listener = await open_store([url]), await open_store([url])
     try:
-        told = asyncio.Event()
-        stop = listener.listen(lambda _: told.set(), origin=EventOrigin.OTHERS)
+        is_notified = asyncio.Event()
+        stop = listener.listen(lambda _: is_notified.set(), origin=EventOrigin.OTHERS)
         async with asyncio.timeout(BOUND_S):
             number = 0
-            while not told.is_set():  # The listener receives nothing until it has connected.
+            while not is_notified.is_set():  # The listener receives nothing until it has connected.
                 await writer.apply(a_submit(f"key-{number}"))
                 number += 1
                 await asyncio.sleep(0)
@@ -144,6 +144,6 @@ async def test_plain_server_is_not_taken_for_a_pooler(
     try:
         command = a_submit()
         await store.apply(command)
-        assert await status(store, command.run_id) is RunStatus.QUEUED
+        assert await read_status(store, command.run_id) is RunStatus.QUEUED
     finally:
         await store.close()

@@ -1,4 +1,4 @@
-"""What is asked is answered from an index: it costs the same in a table of any size."""
+"""Queries are answered from an index, so they cost the same in a table of any size."""
 
 import json
 import sqlite3
@@ -54,7 +54,7 @@ def test_no_query_reads_a_whole_table(connection: sqlite3.Connection, name: str)
     arguments: list[Any] = [
         compiled.constants.get(parameter, json.dumps(["a"])) for parameter in compiled.names
     ]
-    assert scanned(connection, compiled.sql, arguments) == []
+    assert list_scans(connection, compiled.sql, arguments) == []
 
 
 @pytest.mark.proves("I19")
@@ -65,12 +65,12 @@ def test_no_page_of_the_doctor_reads_a_whole_table(
 ) -> None:
     query = DOCTORS_QUERIES[name]
     names = {parameter for parameter in query.compile().params if parameter in PARAMETERS}
-    asked = query.params(**{name: PARAMETERS[name] for name in names})
-    sql = asked.compile(dialect=SqliteLink.dialect, compile_kwargs={"literal_binds": True})
-    assert scanned(connection, str(sql), []) == []
+    bound_query = query.params(**{name: PARAMETERS[name] for name in names})
+    sql = bound_query.compile(dialect=SqliteLink.dialect, compile_kwargs={"literal_binds": True})
+    assert list_scans(connection, str(sql), []) == []
 
 
-def scanned(connection: sqlite3.Connection, sql: str, arguments: list[Any]) -> list[str]:
-    """The steps that go through the whole of a table that grows."""
+def list_scans(connection: sqlite3.Connection, sql: str, arguments: list[Any]) -> list[str]:
+    """Return the steps of the plan that scan the whole of a growing table."""
     plan = [row[3] for row in connection.execute(f"EXPLAIN QUERY PLAN {sql}", arguments)]
     return [step for step in plan for table in GROWING_TABLES if step.startswith(f"SCAN {table}")]

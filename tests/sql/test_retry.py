@@ -1,4 +1,4 @@
-"""R4.6: what is tried again, how often, and what is not."""
+"""Errors that are retried, how often, and errors that are not (R4.6)."""
 
 import asyncio
 from collections.abc import Callable
@@ -21,8 +21,8 @@ END_OWN_SESSION = {
 }
 
 
-class Waits:
-    """Stands in for `asyncio.sleep`, and notes what was waited for."""
+class SleepRecorder:
+    """Replaces `asyncio.sleep`, and records the delays."""
 
     def __init__(self, then: Callable[[], None] = lambda: None) -> None:
         self.delays_s: list[float] = []
@@ -39,10 +39,10 @@ async def lose_connection(connection: AsyncConnection) -> None:
 
 
 @pytest.mark.proves("R4.6")
-async def test_a_lost_connection_is_tried_four_times_in_sessions_of_their_own(
+async def test_lost_connection_is_retried_four_times_in_new_sessions(
     database: Database,
 ) -> None:
-    waits = Waits()
+    waits = SleepRecorder()
     sessions: list[AsyncConnection] = []
 
     async def read(connection: AsyncConnection) -> None:
@@ -58,8 +58,8 @@ async def test_a_lost_connection_is_tried_four_times_in_sessions_of_their_own(
 
 
 @pytest.mark.proves("R4.6")
-async def test_it_ends_with_the_first_success(database: Database) -> None:
-    waits = Waits()
+async def test_retry_ends_with_the_first_success(database: Database) -> None:
+    waits = SleepRecorder()
 
     async def read(connection: AsyncConnection) -> str:
         if len(waits.delays_s) < 2:
@@ -71,8 +71,8 @@ async def test_it_ends_with_the_first_success(database: Database) -> None:
 
 
 @pytest.mark.proves("R4.6")
-async def test_an_address_that_does_not_answer_is_tried_four_times(silent_url: str) -> None:
-    waits = Waits()
+async def test_address_that_does_not_answer_is_tried_four_times(silent_url: str) -> None:
+    waits = SleepRecorder()
     database = Database(parse_addresses([silent_url]), durability="process")
     with pytest.raises(DatabaseUnavailable):
         await database.read_with_retry(lose_connection, sleep=waits)
@@ -82,10 +82,10 @@ async def test_an_address_that_does_not_answer_is_tried_four_times(silent_url: s
 
 @pytest.mark.proves("R4.6")
 @pytest.mark.parametrize("backend", ["postgres"])
-async def test_a_server_that_dies_under_a_session_is_survived(
+async def test_server_that_exits_under_a_session_is_survived(
     database: Database, postgres_server: PostgresServer
 ) -> None:
-    waits = Waits(then=postgres_server.restart)
+    waits = SleepRecorder(then=postgres_server.restart)
     failures: list[type[DBAPIError]] = []
 
     async def read(connection: AsyncConnection) -> int:
@@ -103,13 +103,15 @@ async def test_a_server_that_dies_under_a_session_is_survived(
             raise
 
     assert await database.read_with_retry(read, sleep=waits) == 7
-    assert failures == [InterfaceError]  # Not an OperationalError, and still a lost connection.
+    assert failures == [
+        InterfaceError
+    ]  # It is not an OperationalError, but still a lost connection.
     assert waits.delays_s == [1]
 
 
 @pytest.mark.proves("R4.6")
-async def test_what_would_fail_again_is_not_tried_again(database: Database) -> None:
-    waits = Waits()
+async def test_permanent_error_is_not_retried(database: Database) -> None:
+    waits = SleepRecorder()
 
     async def read(connection: AsyncConnection) -> None:
         await connection.execute(text("SELECT * FROM nowhere"))
@@ -120,10 +122,10 @@ async def test_what_would_fail_again_is_not_tried_again(database: Database) -> N
 
 
 @pytest.mark.proves("R4.6")
-async def test_an_error_of_the_work_itself_is_not_taken_for_the_databases(
+async def test_error_of_the_work_is_not_taken_for_one_of_the_database(
     database: Database,
 ) -> None:
-    waits = Waits()
+    waits = SleepRecorder()
 
     async def read(_: AsyncConnection) -> None:
         raise ConnectionResetError
@@ -135,8 +137,8 @@ async def test_an_error_of_the_work_itself_is_not_taken_for_the_databases(
 
 @pytest.mark.proves("I20")
 @pytest.mark.parametrize("backend", ["postgres"])
-async def test_a_statement_beyond_the_limit_of_its_url_is_an_outage(url: str) -> None:
-    waits = Waits()
+async def test_statement_beyond_the_limit_of_its_url_is_an_outage(url: str) -> None:
+    waits = SleepRecorder()
     limited = f"{url}{'&' if '?' in url else '?'}command_timeout=0.2"
     database = Database(parse_addresses([limited]), durability="process")
 
@@ -154,7 +156,7 @@ async def test_a_statement_beyond_the_limit_of_its_url_is_an_outage(url: str) ->
 
 @pytest.mark.proves("I20")
 @pytest.mark.parametrize("backend", ["postgres"])
-async def test_a_statement_beyond_the_servers_limit_is_an_outage(database: Database) -> None:
+async def test_statement_beyond_the_limit_of_the_server_is_an_outage(database: Database) -> None:
     async def read(connection: AsyncConnection) -> None:
         await connection.execute(text("SET statement_timeout = 100"))
         await connection.execute(text("SELECT pg_sleep(60)"))
@@ -164,7 +166,7 @@ async def test_a_statement_beyond_the_servers_limit_is_an_outage(database: Datab
 
 
 @pytest.mark.proves("I20")
-async def test_who_gets_no_connection_from_the_pool_is_told_of_an_outage(
+async def test_exhausted_pool_is_an_outage(
     database: Database,
 ) -> None:
     pool = database.engine.pool
@@ -190,11 +192,11 @@ async def test_who_gets_no_connection_from_the_pool_is_told_of_an_outage(
         asyncpg.InterfaceError("connection is closed"),
     ],
 )
-async def test_a_drivers_own_word_for_a_lost_connection_is_one(
+async def test_every_driver_error_for_a_lost_connection_is_recognized(
     database: Database, error: Exception
 ) -> None:
-    """Most come wrapped; what a driver raises beside the statements does not."""
-    waits = Waits()
+    """Most are wrapped by SQLAlchemy; errors raised outside of statements are not."""
+    waits = SleepRecorder()
 
     async def read(connection: AsyncConnection) -> None:
         raise error
@@ -216,11 +218,11 @@ async def insert(connection: AsyncConnection) -> str:
 
 
 @pytest.mark.proves("R4.6")
-async def test_a_duplicate_on_repeat_is_the_first_attempts_success(
+async def test_duplicate_on_repeat_is_the_success_of_the_first_attempt(
     database: Database,
 ) -> None:
     await make_table(database)
-    waits = Waits()
+    waits = SleepRecorder()
 
     async def insert_and_lose_the_answer(connection: AsyncConnection) -> str:
         answer = await insert(connection)
@@ -233,9 +235,9 @@ async def test_a_duplicate_on_repeat_is_the_first_attempts_success(
 
 
 @pytest.mark.proves("R4.6")
-async def test_a_write_that_did_not_land_is_written_by_the_repeat(database: Database) -> None:
+async def test_write_that_was_not_stored_is_written_by_the_repeat(database: Database) -> None:
     await make_table(database)
-    waits = Waits()
+    waits = SleepRecorder()
 
     async def lose_the_connection_and_insert(connection: AsyncConnection) -> str:
         if not waits.delays_s:
@@ -247,7 +249,7 @@ async def test_a_write_that_did_not_land_is_written_by_the_repeat(database: Data
 
 
 @pytest.mark.proves("R4.6")
-async def test_a_duplicate_at_the_first_attempt_is_somebody_elses_row(
+async def test_duplicate_at_the_first_attempt_belongs_to_another_writer(
     database: Database,
 ) -> None:
     await make_table(database)
@@ -257,7 +259,7 @@ async def test_a_duplicate_at_the_first_attempt_is_somebody_elses_row(
 
 
 @pytest.mark.proves("R4.6")
-async def test_an_attempt_that_never_connected_does_not_count_as_the_first(
+async def test_attempt_that_never_connected_does_not_count_as_the_first(
     a_node: Callable[[], Node],
 ) -> None:
     node = a_node()
@@ -267,5 +269,5 @@ async def test_an_attempt_that_never_connected_does_not_count_as_the_first(
     await database.engine.dispose()
     node.leave()
     with pytest.raises(IntegrityError):
-        await database.write_with_retry(insert, sleep=Waits(then=node.come_back))
+        await database.write_with_retry(insert, sleep=SleepRecorder(then=node.come_back))
     await database.close()

@@ -1,4 +1,4 @@
-"""R4.2: SQLite, in a file and in memory."""
+"""SQLite in a file and in memory (R4.2)."""
 
 import asyncio
 import sqlite3
@@ -32,16 +32,16 @@ async def test_every_new_connection_has_the_pragmas(database: Database) -> None:
     async with AsyncExitStack() as stack:
         sessions = [await stack.enter_async_context(database.open_session()) for _ in range(7)]
         for connection in sessions:
-            found = {
+            pragmas = {
                 name: (await connection.execute(text(f"PRAGMA {name}"))).scalar_one()
                 for name in PRAGMAS
             }
-            assert found == PRAGMAS
+            assert pragmas == PRAGMAS
 
 
 @pytest.mark.proves("R4.2")
 @pytest.mark.parametrize(("durability", "synchronous"), [("process", 1), ("power", 2)])
-async def test_durability_says_what_a_commit_survives(
+async def test_durability_setting_decides_what_a_commit_survives(
     durability: Durability, synchronous: int, tmp_path: Path
 ) -> None:
     database = Database(parse_addresses([f"sqlite:///{tmp_path}/a.db"]), durability=durability)
@@ -52,7 +52,7 @@ async def test_durability_says_what_a_commit_survives(
 
 @pytest.mark.proves("R4.2")
 @pytest.mark.parametrize("backend", ["sqlite"])
-async def test_a_read_and_the_write_that_builds_on_it_are_one(database: Database) -> None:
+async def test_read_and_the_write_based_on_it_are_atomic(database: Database) -> None:
     async with database.engine.begin() as connection:
         await connection.execute(text("CREATE TABLE counter (value INTEGER)"))
         await connection.execute(text("INSERT INTO counter VALUES (0)"))
@@ -72,7 +72,7 @@ async def test_a_read_and_the_write_that_builds_on_it_are_one(database: Database
 
 @pytest.mark.proves("R4.2")
 @pytest.mark.parametrize("backend", ["sqlite"])
-async def test_a_reader_does_not_wait_for_a_writer(database: Database, tmp_path: Path) -> None:
+async def test_reader_does_not_wait_for_a_writer(database: Database, tmp_path: Path) -> None:
     writer = open_sqlite(f"{tmp_path}/headway.db", durability="process")
     writer.execute("BEGIN IMMEDIATE")
     writer.execute("CREATE TABLE fruit (name TEXT)")
@@ -84,18 +84,18 @@ async def test_a_reader_does_not_wait_for_a_writer(database: Database, tmp_path:
 
 
 @pytest.mark.proves("S10")
-def test_a_new_database_is_its_owners_alone(tmp_path: Path) -> None:
+def test_new_database_is_accessible_to_its_owner_only(tmp_path: Path) -> None:
     path = tmp_path / "data" / "headway.db"
     connection = open_sqlite(str(path), durability="process")
     connection.execute("CREATE TABLE fruit (name TEXT)")
-    for made in (path, path.with_name("headway.db-wal"), path.with_name("headway.db-shm")):
-        assert stat.S_IMODE(made.stat().st_mode) == 0o600
+    for file in (path, path.with_name("headway.db-wal"), path.with_name("headway.db-shm")):
+        assert stat.S_IMODE(file.stat().st_mode) == 0o600
     assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
     connection.close()
 
 
 @pytest.mark.proves("S10")
-def test_an_existing_database_keeps_its_mode(tmp_path: Path) -> None:
+def test_existing_database_keeps_its_mode(tmp_path: Path) -> None:
     path = tmp_path / "headway.db"
     path.touch()
     path.chmod(0o640)
@@ -104,14 +104,14 @@ def test_an_existing_database_keeps_its_mode(tmp_path: Path) -> None:
 
 
 @pytest.mark.proves("R4.2")
-def test_a_file_that_cannot_be_opened_is_named(tmp_path: Path) -> None:
+def test_file_that_cannot_be_opened_is_named(tmp_path: Path) -> None:
     (tmp_path / "taken").touch()
     with pytest.raises(ConfigurationError, match=r"taken/headway\.db"):
         open_sqlite(f"{tmp_path}/taken/headway.db", durability="process")
 
 
 @pytest.mark.proves("R4.2")
-def test_a_file_that_is_something_else_is_named_and_left_alone(tmp_path: Path) -> None:
+def test_file_that_is_not_a_database_is_named_and_unchanged(tmp_path: Path) -> None:
     path = tmp_path / "letter.txt"
     path.write_text("Dear Ann, " * 200)
     with pytest.raises(ConfigurationError, match=r"letter\.txt"):
@@ -120,7 +120,7 @@ def test_a_file_that_is_something_else_is_named_and_left_alone(tmp_path: Path) -
 
 
 @pytest.mark.proves("R4.2")
-def test_in_memory_no_file_is_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_memory_database_creates_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     open_sqlite(":memory:", durability="process").close()
     assert not list(tmp_path.iterdir())
@@ -128,7 +128,7 @@ def test_in_memory_no_file_is_made(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 @pytest.mark.proves("R4.2")
 @pytest.mark.parametrize("backend", ["sqlite-memory"])
-async def test_in_memory_there_is_one_connection_for_all(database: Database) -> None:
+async def test_memory_database_has_one_connection_for_all(database: Database) -> None:
     assert database.memory_connection is not None
     database.memory_connection.execute("CREATE TABLE fruit (name TEXT)")
     for _ in range(3):
@@ -138,7 +138,7 @@ async def test_in_memory_there_is_one_connection_for_all(database: Database) -> 
 
 @pytest.mark.proves("R4.2")
 @pytest.mark.parametrize("backend", ["sqlite-memory"])
-async def test_in_memory_nobody_sees_what_is_not_committed(database: Database) -> None:
+async def test_memory_database_hides_uncommitted_rows(database: Database) -> None:
     writer, gate = database.memory_connection, database.memory_lock
     assert writer is not None
     assert gate is not None
@@ -162,7 +162,7 @@ async def test_in_memory_nobody_sees_what_is_not_committed(database: Database) -
 
 @pytest.mark.proves("R4.2")
 @pytest.mark.parametrize("backend", ["sqlite-memory"])
-async def test_in_memory_a_session_that_gives_up_leaves_the_gate_as_it_was(
+async def test_cancelled_session_in_memory_leaves_the_gate_unchanged(
     database: Database,
 ) -> None:
     gate = database.memory_lock
@@ -175,11 +175,11 @@ async def test_in_memory_a_session_that_gives_up_leaves_the_gate_as_it_was(
     gate.acquire()
     async with asyncio.TaskGroup() as group:
         waiting = group.create_task(open_and_close())
-        await asyncio.wait([waiting], timeout=0.05)  # It stands in line first.
+        await asyncio.wait([waiting], timeout=0.05)  # It is first in the queue.
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.05):
                 await open_and_close()
-        # It has not let in the one who waits: the gate was not its own to open.
+        # It did not admit the next waiter, because it does not own the gate.
         done, _ = await asyncio.wait([waiting], timeout=0.05)
         assert not done
         gate.release()
@@ -190,7 +190,7 @@ async def test_in_memory_a_session_that_gives_up_leaves_the_gate_as_it_was(
 
 @pytest.mark.proves("R4.2")
 @pytest.mark.parametrize("backend", ["sqlite-memory"])
-async def test_a_closed_memory_is_closed_for_the_writer_too(database: Database) -> None:
+async def test_closed_memory_database_is_closed_for_the_writer_too(database: Database) -> None:
     assert database.memory_connection is not None
     await database.close()
     with pytest.raises(sqlite3.ProgrammingError):
@@ -198,7 +198,7 @@ async def test_a_closed_memory_is_closed_for_the_writer_too(database: Database) 
 
 
 @pytest.mark.proves("I19")
-async def test_a_log_of_few_but_large_rows_is_copied_back_too(tmp_path: Path) -> None:
+async def test_log_of_few_but_large_rows_is_checkpointed_too(tmp_path: Path) -> None:
     path = tmp_path / "headway.db"
     store = await open_store([f"sqlite:///{path}"])
     try:

@@ -1,4 +1,4 @@
-"""R4.5: what the URL says about TLS is what happens, with servers that have it and without."""
+"""The TLS settings of the URL take effect, with servers that offer TLS and without (R4.5)."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -11,7 +11,7 @@ from headway.core.errors import DatabaseUnavailable
 from tests.servers import MariaDBServer, Missing, PostgresServer, start_mariadb, start_postgres
 from tests.servers.certificates import make_certificates
 from tests.servers.folder import Folder
-from tests.sql.nodes import ask, connected, connector_to
+from tests.sql.nodes import make_connector, open_connection, read_value
 
 S = TypeVar("S")
 
@@ -22,7 +22,7 @@ USES_TLS = {
 }
 
 
-def started(start: Callable[[], S], request: pytest.FixtureRequest) -> S:
+def start_or_skip(start: Callable[[], S], request: pytest.FixtureRequest) -> S:
     try:
         return start()
     except Missing as reason:
@@ -33,26 +33,26 @@ def started(start: Callable[[], S], request: pytest.FixtureRequest) -> S:
 
 @pytest.fixture(scope="module")
 def postgres_with_tls(request: pytest.FixtureRequest) -> Iterator[PostgresServer]:
-    server = started(lambda: start_postgres(tls=True), request)
+    server = start_or_skip(lambda: start_postgres(tls=True), request)
     yield server
     server.stop()
 
 
 @pytest.fixture(scope="module")
 def mariadb_with_tls(request: pytest.FixtureRequest) -> Iterator[tuple[MariaDBServer, Path]]:
-    """A server that offers TLS, and the file of the authority that vouches for it."""
+    """Yield a server that offers TLS, and the file of its certificate authority."""
     folder = Folder("tls")
-    made = make_certificates(folder.path, client="app")
+    certificates = make_certificates(folder.path, client="app")
     files = {
-        "ssl_ca": made.ca_file,
-        "ssl_cert": made.certificate_file("server"),
-        "ssl_key": made.key_file("server"),
+        "ssl_ca": certificates.ca_file,
+        "ssl_cert": certificates.certificate_file("server"),
+        "ssl_key": certificates.key_file("server"),
     }
     for path in files.values():
         folder.hand_over(path)
     settings = {name: str(path) for name, path in files.items()}
-    server = started(lambda: start_mariadb(settings=settings), request)
-    yield server, made.ca_file
+    server = start_or_skip(lambda: start_mariadb(settings=settings), request)
+    yield server, certificates.ca_file
     server.stop()
     folder.remove()
 
@@ -63,20 +63,20 @@ def other_authority(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 async def is_encrypted(url: str) -> bool:
-    async with connected(connector_to(url)) as connection:
-        return bool(await ask(connection, USES_TLS[url.partition(":")[0]]))
+    async with open_connection(make_connector(url)) as connection:
+        return bool(await read_value(connection, USES_TLS[url.partition(":")[0]]))
 
 
-async def reason_of(url: str) -> str:
+async def read_reason(url: str) -> str:
     with pytest.raises(DatabaseUnavailable) as refused:
-        await connector_to(url).connect(Purpose.WRITE)
+        await make_connector(url).connect(Purpose.WRITE)
     (reason,) = refused.value.reasons.values()
     return reason
 
 
 @pytest.mark.proves("R4.5")
 @pytest.mark.backend("postgres")
-async def test_sslmode_require_encrypts_and_asks_for_no_certificate(
+async def test_sslmode_require_encrypts_without_a_certificate(
     postgres_with_tls: PostgresServer,
 ) -> None:
     assert await is_encrypted(f"{postgres_with_tls.url()}?sslmode=require")
@@ -85,57 +85,59 @@ async def test_sslmode_require_encrypts_and_asks_for_no_certificate(
 @pytest.mark.proves("R4.5")
 @pytest.mark.backend("postgres")
 async def test_sslmode_disable_does_not_encrypt(postgres_with_tls: PostgresServer) -> None:
-    reason = await reason_of(f"{postgres_with_tls.url()}?sslmode=disable")
+    reason = await read_reason(f"{postgres_with_tls.url()}?sslmode=disable")
     assert "no encryption" in reason
 
 
 @pytest.mark.proves("R4.5")
 @pytest.mark.backend("postgres")
-async def test_postgres_is_verified_by_the_authority_that_was_named(
+async def test_postgres_is_verified_by_the_given_authority(
     postgres_with_tls: PostgresServer, other_authority: Path
 ) -> None:
     url = postgres_with_tls.url()
     assert await is_encrypted(f"{url}?ssl_ca={postgres_with_tls.ca_file}")
-    assert "CERTIFICATE_VERIFY_FAILED" in await reason_of(f"{url}?ssl_ca={other_authority}")
+    assert "CERTIFICATE_VERIFY_FAILED" in await read_reason(f"{url}?ssl_ca={other_authority}")
 
 
 @pytest.mark.proves("R4.5")
 @pytest.mark.backend("postgres")
-async def test_a_client_certificate_proves_who_asks(postgres_with_tls: PostgresServer) -> None:
+async def test_client_certificate_authenticates_the_client(
+    postgres_with_tls: PostgresServer,
+) -> None:
     server = postgres_with_tls
     url = f"{server.url(user='app')}?ssl_ca={server.ca_file}"
     files = f"ssl_cert={server.client_cert_file}&ssl_key={server.client_key_file}"
     assert await is_encrypted(f"{url}&{files}")
-    assert "certificate" in await reason_of(url)
+    assert "certificate" in await read_reason(url)
 
 
 @pytest.mark.proves("R4.5")
 @pytest.mark.backend("postgres")
-async def test_files_never_fall_back_to_clear_text_on_postgres(
+async def test_certificate_files_never_fall_back_to_clear_text_on_postgres(
     postgres_server: PostgresServer, other_authority: Path
 ) -> None:
-    reason = await reason_of(f"{postgres_server.url()}?ssl_ca={other_authority}")
+    reason = await read_reason(f"{postgres_server.url()}?ssl_ca={other_authority}")
     assert "rejected SSL upgrade" in reason
     assert not await is_encrypted(f"{postgres_server.url()}?sslmode=prefer")
 
 
 @pytest.mark.proves("R4.5")
 @pytest.mark.backend("mariadb")
-async def test_mariadb_is_verified_by_the_authority_that_was_named(
+async def test_mariadb_is_verified_by_the_given_authority(
     mariadb_with_tls: tuple[MariaDBServer, Path], other_authority: Path
 ) -> None:
     server, authority = mariadb_with_tls
     assert await is_encrypted(f"{server.url()}?ssl_ca={authority}")
     assert not await is_encrypted(server.url())
-    assert "CERTIFICATE_VERIFY_FAILED" in await reason_of(
+    assert "CERTIFICATE_VERIFY_FAILED" in await read_reason(
         f"{server.url()}?ssl_ca={other_authority}"
     )
 
 
 @pytest.mark.proves("R4.5")
 @pytest.mark.backend("mariadb")
-async def test_files_never_fall_back_to_clear_text_on_mariadb(
+async def test_certificate_files_never_fall_back_to_clear_text_on_mariadb(
     mariadb_server: MariaDBServer, other_authority: Path
 ) -> None:
-    reason = await reason_of(f"{mariadb_server.url()}?ssl_ca={other_authority}")
+    reason = await read_reason(f"{mariadb_server.url()}?ssl_ca={other_authority}")
     assert "offers no TLS" in reason

@@ -1,4 +1,4 @@
-"""The clock for tests of whole programs: hours pass, and nobody waits for them."""
+"""The clock for tests of whole programs: hours pass without waiting."""
 
 import asyncio
 import time
@@ -15,7 +15,7 @@ from headway.testing import SteppingClock
 from headway.testing.plugin import headway, headway_clock, open_headway
 from tests.engine.scenes import records_of
 
-# To import a fixture is to have it; the plugin itself may or may not be loaded here.
+# Imported as fixtures, because the plugin itself may or may not be loaded here.
 __all__ = ["headway", "headway_clock", "open_headway"]
 
 pytestmark = pytest.mark.backend("sqlite")
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.backend("sqlite")
 HOUR_S = 3_600
 
 
-async def test_a_job_that_sleeps_goes_on_when_its_time_has_come_and_not_before(
+async def test_sleeping_job_resumes_exactly_when_its_time_has_come(
     headway: Headway, headway_clock: SteppingClock
 ) -> None:
     woken: list[Instant] = []
@@ -44,7 +44,7 @@ async def test_a_job_that_sleeps_goes_on_when_its_time_has_come_and_not_before(
     assert [(at - began) / SECOND_US for at in woken] == [HOUR_S, 2 * HOUR_S, 3 * HOUR_S]
 
 
-async def test_the_clock_waits_for_the_files_that_jobs_write(
+async def test_clock_waits_for_files_that_jobs_write(
     headway: Headway, headway_clock: SteppingClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     finish = OpenPart.finish
@@ -68,18 +68,18 @@ async def test_the_clock_waits_for_the_files_that_jobs_write(
 
 
 @pytest.mark.proves("R2.8")
-async def test_timeouts_of_the_queue_and_of_the_work_come_when_the_clock_is_moved(
+async def test_queue_timeout_and_execution_timeout_follow_the_clock(
     headway: Headway, headway_clock: SteppingClock
 ) -> None:
-    begun = asyncio.Event()
+    started = asyncio.Event()
 
     @headway.job(timeout_s=60, queue_timeout_s=30, concurrency=1)
     async def long(ctx: RunContext) -> None:
-        begun.set()
+        started.set()
         await asyncio.Event().wait()
 
     first = await headway.start("long")
-    await begun.wait()
+    await started.wait()
     second = await headway.start("long")
     await headway_clock.advance(seconds=29)
     assert await second.status() is RunStatus.QUEUED
@@ -90,7 +90,7 @@ async def test_timeouts_of_the_queue_and_of_the_work_come_when_the_clock_is_move
     assert await first.status() is RunStatus.TIMED_OUT
 
 
-async def test_retries_wait_by_the_clock(headway: Headway, headway_clock: SteppingClock) -> None:
+async def test_retries_follow_the_clock(headway: Headway, headway_clock: SteppingClock) -> None:
     attempts: list[int] = []
 
     @headway.job(retries=2, backoff=Backoff(base_s=HOUR_S, cap_s=HOUR_S))
@@ -107,7 +107,7 @@ async def test_retries_wait_by_the_clock(headway: Headway, headway_clock: Steppi
     assert await run.result() == "at last"
 
 
-async def test_a_question_that_nobody_answers_is_over_when_the_clock_says_so(
+async def test_unanswered_interrupt_times_out_by_the_clock(
     headway: Headway, headway_clock: SteppingClock
 ) -> None:
     @headway.job()
@@ -124,10 +124,12 @@ async def test_a_question_that_nobody_answers_is_over_when_the_clock_says_so(
     assert await run.result() is None
     ended_at = (await run.record()).run.ended_at
     assert ended_at is not None
-    assert ended_at - began == 360 * SECOND_US, "the next wait began when the question was over"
+    assert ended_at - began == 360 * SECOND_US, (
+        "the next wait did not start when the interrupt timed out"
+    )
 
 
-async def test_an_answer_in_time_counts(headway: Headway, headway_clock: SteppingClock) -> None:
+async def test_answer_in_time_is_returned(headway: Headway, headway_clock: SteppingClock) -> None:
     @headway.job()
     async def ask(ctx: RunContext) -> object:
         return await ctx.interrupt("may I?", timeout_s=300)
@@ -139,7 +141,7 @@ async def test_an_answer_in_time_counts(headway: Headway, headway_clock: Steppin
 
 
 @pytest.mark.proves("I18")
-async def test_a_schedule_fires_at_each_of_its_slots(
+async def test_schedule_fires_at_each_of_its_slots(
     open_headway: Callable[[Headway], AbstractAsyncContextManager[Headway]],
     headway_clock: SteppingClock,
 ) -> None:
@@ -157,7 +159,7 @@ async def test_a_schedule_fires_at_each_of_its_slots(
 
 
 @pytest.mark.proves("I1")
-async def test_a_run_whose_time_is_not_over_is_left_alone_by_the_leases(
+async def test_advancing_the_clock_does_not_expire_the_lease_of_a_running_job(
     headway: Headway, headway_clock: SteppingClock
 ) -> None:
     release = asyncio.Event()
@@ -174,12 +176,12 @@ async def test_a_run_whose_time_is_not_over_is_left_alone_by_the_leases(
     assert (await headway.doctor()).is_healthy
 
 
-async def test_a_canceled_run_is_forced_when_its_grace_is_over(
+async def test_cancelling_run_is_ended_when_its_grace_period_is_over(
     headway: Headway, headway_clock: SteppingClock
 ) -> None:
-    begun, release = asyncio.Event(), asyncio.Event()
+    started, release = asyncio.Event(), asyncio.Event()
 
-    async def hold_on(wait: Callable[[], Awaitable[object]]) -> None:
+    async def wait_ignoring_cancel(wait: Callable[[], Awaitable[object]]) -> None:
         while not release.is_set():
             try:
                 await wait()
@@ -187,12 +189,12 @@ async def test_a_canceled_run_is_forced_when_its_grace_is_over(
                 continue
 
     @headway.job()
-    async def deaf(ctx: RunContext) -> None:
-        begun.set()
-        await hold_on(release.wait)
+    async def ignore_cancel(ctx: RunContext) -> None:
+        started.set()
+        await wait_ignoring_cancel(release.wait)
 
-    run = await headway.start("deaf", key="ann")
-    await begun.wait()
+    run = await headway.start("ignore_cancel", key="ann")
+    await started.wait()
     await run.cancel(grace_s=HOUR_S)
     await headway_clock.advance(seconds=HOUR_S - 1)
     assert await run.status() is RunStatus.CANCELLING
@@ -203,7 +205,7 @@ async def test_a_canceled_run_is_forced_when_its_grace_is_over(
     release.set()
 
 
-async def test_a_headway_of_ones_own_is_opened_and_given_back_as_it_was(
+async def test_open_headway_restores_the_callers_headway(
     open_headway: Callable[[Headway], AbstractAsyncContextManager[Headway]],
 ) -> None:
     hw = Headway("postgresql://nowhere.invalid/prod")
@@ -220,6 +222,6 @@ async def test_a_headway_of_ones_own_is_opened_and_given_back_as_it_was(
     assert hw._clock is None
 
 
-async def test_a_clock_that_should_go_back_says_so(headway_clock: SteppingClock) -> None:
+async def test_clock_refuses_to_go_back(headway_clock: SteppingClock) -> None:
     with pytest.raises(InvalidInput, match="seconds: must be 0 to"):
         await headway_clock.advance(seconds=-1)

@@ -1,1 +1,1 @@
-"""Many processes on one database, killed at random; what they did is checked afterwards."""
+"""Many processes on one database, killed at random; their effects are checked afterwards."""

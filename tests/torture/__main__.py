@@ -1,4 +1,4 @@
-"""`python -m tests.torture [name …] [--backends …] [--full] [--record]`: what must never happen."""
+"""`python -m tests.torture [name …] [--backends …] [--full] [--record]`: count violations."""
 
 import argparse
 import asyncio
@@ -167,7 +167,7 @@ def _arguments() -> argparse.Namespace:
 
 
 def _table(results: Sequence[Result]) -> Table:
-    """A row per figure and a column per result, so that it fits a terminal."""
+    """Return a table with a row per count and a column per result, so that it fits a terminal."""
     table = Table("", *(result.heading for result in results))
     columns = [{"seconds": f"{result.seconds:.0f}"} | result.figures() for result in results]
     for word in columns[0] if columns else ():

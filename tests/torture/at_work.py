@@ -1,7 +1,8 @@
-"""The ledgers beside the event stream: who was at work when, and whether it might have been.
+"""Compare the ledgers with the event stream: when each execution worked, and whether it was
+allowed.
 
-A process that is paused for longer than its lease finds out when it wakes: until then, and for a
-heartbeat afterwards, its jobs may run on. Nothing that they say is accepted.
+A process that is paused for longer than its lease notices this when it wakes. Until then, and for a
+heartbeat afterwards, its jobs may continue. Nothing that they write is accepted.
 """
 
 from collections import Counter, defaultdict
@@ -23,7 +24,7 @@ class Pause(NamedTuple):
 
 
 class Piece(NamedTuple):
-    """Work of one execution between two of its lines."""
+    """The work of an execution between two of its lines."""
 
     from_ns: int
     to_ns: int
@@ -32,14 +33,14 @@ class Piece(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class AtWork:
     lines: Sequence[Line]
-    """In the order of time."""
+    """The lines of the ledgers, ordered by time."""
     pauses: Sequence[Pause]
     heartbeat_ns: int
     epoch_ns: int
-    """What the clock on the wall shows when the monotonic one is at zero."""
+    """The wall clock time when the monotonic clock is at zero."""
 
     def check_claims(self, authority: Authority, findings: Findings) -> None:
-        """Each line must lie within a claim of its run, and each but the last within a slot."""
+        """Check that each line is within a claim of its run, and all but the last within a slot."""
         for line in self.lines:
             held = authority.held.get((line.run_id, line.generation))
             at = Instant((line.at_ns + self.epoch_ns) // 1_000)
@@ -51,7 +52,7 @@ class AtWork:
                 findings.unclaimed += 1
 
     def count_overtaken(self, authority: Authority) -> int:
-        """Executions that were under way when their process was paused, and lost their claim."""
+        """Count executions in flight when their process was paused that lost their claim."""
         count = 0
         for execution in self._executions():
             first, last = execution[0], execution[-1]
@@ -79,7 +80,7 @@ class AtWork:
         findings.ran_on_ms_max = max(findings.ran_on_ms_max, late_ns // 1_000_000)
 
     def check_crowding(self, lane_limits: Mapping[LaneName, int], findings: Findings) -> None:
-        """Nothing but the ledgers: one of a key at work at a time, and so many of a lane."""
+        """Check by the ledgers alone: one working run per key, and at most the limit per lane."""
         moments: list[tuple[int, int, Hashable, Hashable]] = []
         for execution in self._executions():
             first = execution[0]
@@ -88,7 +89,7 @@ class AtWork:
                 moments.append((piece.to_ns, -1, first.key, first.lane))
         keys: Counter[Hashable] = Counter()
         lanes: Counter[Hashable] = Counter()
-        # At the same instant, who ends goes before who begins.
+        # At the same instant, ends are sorted before begins.
         for _, change, key, lane in sorted(moments, key=lambda moment: moment[:2]):
             keys[key] += change
             lanes[lane] += change
@@ -108,7 +109,7 @@ class AtWork:
                 yield from self._awake(Piece(line.at_ns, following.at_ns), line.pid)
 
     def _awake(self, piece: Piece, pid: int) -> Iterator[Piece]:
-        """The piece without its process's pauses and the heartbeat after each."""
+        """Return the piece without its process's pauses and the heartbeat after each."""
         from_ns = piece.from_ns
         for pause in self.pauses:
             excused_to_ns = pause.to_ns + self.heartbeat_ns

@@ -1,4 +1,4 @@
-"""Which claim of a run was in force when, by the event stream; and who spoke without one."""
+"""The claims of runs over time, by the event stream, and the writes without a current claim."""
 
 import json
 from collections import defaultdict
@@ -29,7 +29,7 @@ class Span:
 
 @dataclass(slots=True)
 class Held:
-    """One claim: while it was in force, and while it had a slot."""
+    """One claim: while it was current, and while it had a slot."""
 
     claim: Span
     slots: list[Span]
@@ -37,7 +37,7 @@ class Held:
 
 @dataclass(slots=True)
 class _Story:
-    """A run, as far as it has been told."""
+    """The state of a run, by the events so far."""
 
     last_generation: int = 0
     in_force: int | None = None
@@ -55,35 +55,35 @@ class Authority:
     def take(self, event: Event) -> None:
         if event.run_id is None:
             return
-        story, said = self._stories[event.run_id], json.loads(event.payload)
+        story, payload = self._stories[event.run_id], json.loads(event.payload)
         match event.type:
             case EventType.STATE_CHANGED:
-                self._move(event, event.run_id, story, said)
+                self._move(event, event.run_id, story, payload)
             case EventType.RESUMED:
-                self._resume(event, event.run_id, story, said["generation"])
+                self._resume(event, event.run_id, story, payload["generation"])
             case EventType.CHECKPOINT:
                 story.death_count = story.stop_count = 0
             case EventType.PERMISSION_REQUEST:
-                self._hear(story, int(said["call_id"].partition(".")[0]))
+                self._hear(story, int(payload["call_id"].partition(".")[0]))
             case EventType.PERMISSION_RESULT:
-                # A question keeps the name under which an earlier execution asked it first.
-                asked_generation = int(said["call_id"].partition(".")[0])
+                # A question keeps the call id under which an earlier execution asked it first.
+                asked_generation = int(payload["call_id"].partition(".")[0])
                 self.findings.stale_words += (
                     story.in_force is None or asked_generation > story.in_force
                 )
             case _ if event.type == STEPPED:
-                self._hear(story, said["generation"])
+                self._hear(story, payload["generation"])
             case _ if event.type in SLOT_GIVEN_BACK:
-                self._give_back(event, event.run_id, story, said)
+                self._give_back(event, event.run_id, story, payload)
             case _:
                 return
 
-    def _move(self, event: Event, run_id: RunId, story: _Story, said: Mapping[str, Any]) -> None:
-        if said["to"] == RunStatus.RUNNING:
+    def _move(self, event: Event, run_id: RunId, story: _Story, payload: Mapping[str, Any]) -> None:
+        if payload["to"] == RunStatus.RUNNING:
             self._claim(event, run_id, story, 1)
-        elif said["to"] in TERMINAL:
+        elif payload["to"] in TERMINAL:
             story.settled_by = story.in_force
-            if said.get("error", {}).get("code") == POISON:
+            if payload.get("error", {}).get("code") == POISON:
                 is_right = (
                     story.death_count + 1 >= DEATH_COUNT_MAX
                     or story.stop_count + 1 >= STOP_COUNT_MAX
@@ -106,7 +106,7 @@ class Authority:
         self.held[run_id, generation] = Held(Span(event.at), [Span(event.at)])
 
     def _give_back(
-        self, event: Event, run_id: RunId, story: _Story, said: Mapping[str, Any]
+        self, event: Event, run_id: RunId, story: _Story, payload: Mapping[str, Any]
     ) -> None:
         if event.type == EventType.WAITING:
             assert story.in_force is not None
@@ -114,8 +114,8 @@ class Authority:
             return
         if event.type == EventType.TAKEN_OVER:
             story.death_count += 1
-        elif "stop_count" in said:  # A graceful stop does not reset the counts.
-            story.stop_count = said["stop_count"]
+        elif "stop_count" in payload:  # A graceful stop does not reset the counts.
+            story.stop_count = payload["stop_count"]
         else:
             story.death_count = story.stop_count = 0
         self._release(event, run_id, story)
@@ -132,7 +132,9 @@ class Authority:
         self.findings.stale_words += generation != story.in_force
 
     def check_result(self, record: RunRecord) -> None:
-        """The one result of a run carries the claim that was in force when it was accepted."""
+        """Check that the one result of a run carries the claim that was current when it was
+        accepted.
+        """
         if record.run.status is RunStatus.SUCCEEDED:
             assert record.result is not None
             generation = json.loads(record.result)["generation"]

@@ -1,4 +1,4 @@
-"""`claims`: eight processes share one database. `kills`: the same, and one dies every moment."""
+"""`claims`: eight processes share one database. `kills`: the same, with repeated kills."""
 
 import asyncio
 import random
@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from headway.adapters.sql.sql_store import SqlStore, open_store
-from headway.core.command.admin.set_lane import SetLane
+from headway.core.command.admin.lane_limits import SetLane
 from headway.core.ids import MAIN_LANE
 from headway.core.run.status import RunStatus
 from headway.core.run.transitions import TERMINAL
@@ -27,7 +27,7 @@ QUIET_S_MAX: Final = 60.0
 MOVES_BETWEEN_KILLS: Final = 100
 
 Step = Callable[[int], None]
-"""Told how much is done."""
+"""Called with how much is done."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,12 +43,12 @@ class Size:
 
     @property
     def fault_count(self) -> int:
-        """How often something is broken; such a load goes on until that is done."""
+        """Return the number of planned faults. A load with faults continues until all are done."""
         return self.kill_count + self.pause_count + self.failover_count
 
 
 async def torture(urls: Sequence[str], size: Size, step: Step) -> Findings:
-    """Load the database with processes, kill as many as asked for, and check what came of it."""
+    """Load the database with processes, kill as many as requested, and check the result."""
     store = await open_store(urls)
     try:
         await store.apply(SetLane(name=MAIN_LANE, max_concurrent=LANE_LIMIT))
@@ -75,7 +75,7 @@ async def _load(
         key_count=size.key_count,
         submit_count=size.run_count // size.process_count,
         lane_limit=LANE_LIMIT,
-        # Nobody may be taken for dead who is only slow, unless death is the subject.
+        # A slow process must not be declared dead, unless kills are the subject.
         ttl_s=TTL_S if size.kill_count else 60.0,
     )
     with crowd(load, size.process_count) as them:
@@ -96,14 +96,14 @@ async def _kill(store: SqlStore, them: Crowd, size: Size, step: Step) -> None:
 
 
 async def _moved(store: SqlStore) -> None:
-    """Wait until work is going on: to kill those who only start up proves nothing."""
+    """Wait until work is in flight: killing processes that only start up proves nothing."""
     wanted_seq = await seq_of(store) + MOVES_BETWEEN_KILLS
     while await seq_of(store) < wanted_seq:  # noqa: ASYNC110  # Other processes make it move.
         await asyncio.sleep(0.05)
 
 
 async def until_quiet(store: SqlStore, them: Crowd, size: Size, step: Step) -> None:
-    """Wait until everything submitted is over; nothing may stand still for long."""
+    """Wait until everything submitted has ended. Fail if there is no progress for long."""
     last_seq, moved_at_s = 0, time.monotonic()
     while time.monotonic() < moved_at_s + QUIET_S_MAX:
         seq = await seq_of(store)

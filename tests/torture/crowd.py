@@ -18,12 +18,12 @@ END_WAIT_S: Final = 60.0
 class Program(Protocol):
     @property
     def folder(self) -> str:
-        """Where it looks for the files `drain` and `end`."""
+        """The folder in which it polls for the files `drain` and `end`."""
         ...
 
     @property
     def may_kill_itself(self) -> bool:
-        """Whether one of its jobs ends the process by SIGKILL on purpose."""
+        """True if one of its jobs ends the process by SIGKILL on purpose."""
         ...
 
     def command(self) -> list[str]: ...
@@ -36,7 +36,7 @@ class Crowd:
         self._processes: list[subprocess.Popen[str]] = []
         self._spared: set[int] = set()
         self.faults: list[str] = []
-        """What the processes complained about; a process that was killed complains of nothing."""
+        """Error output of the processes. A killed process has none."""
 
     @property
     def count(self) -> int:
@@ -50,9 +50,9 @@ class Crowd:
         )
 
     def kill(self, place: int, *, among: Collection[int] = ()) -> int:
-        """SIGKILL one of them that is not spared, put a new one in its place, return its pid.
+        """SIGKILL a process that is not spared, start a new one in its place, and return its pid.
 
-        `among`: the pids to choose from, if any of them is there.
+        `among` are the pids to choose from, if any of them exists.
         """
         process = self._unspared(place, among)
         self._processes.remove(process)
@@ -62,7 +62,7 @@ class Crowd:
         return process.pid
 
     def pause(self, place: int) -> int:
-        """SIGSTOP one of them, and spare it from now on; its pid."""
+        """SIGSTOP a process, spare it from now on, and return its pid."""
         pid = self._unspared(place).pid
         self._spared.add(pid)
         os.kill(pid, signal.SIGSTOP)
@@ -95,10 +95,10 @@ class Crowd:
         self._processes = []
 
     def check(self) -> None:
-        """Notice one that ended by itself before it was told to.
+        """Detect processes that ended by themselves before the parent created `end`.
 
-        A process that killed itself on purpose is replaced. One that is paused keeps its entry
-        until it is awake, so that no signal reaches a reused pid.
+        A process that killed itself on purpose is replaced. A paused process keeps its entry until
+        it is awake, so that no signal reaches a reused pid.
         """
         for process in list(self._processes):
             if process.pid in self._spared or process.poll() is None:
@@ -109,12 +109,12 @@ class Crowd:
             if killed_itself:
                 self.add()
             else:
-                self.faults.append(f"process {process.pid} ended before it was told to")
+                self.faults.append(f"process {process.pid} ended too early")
 
     def _collect(self, process: subprocess.Popen[str], *, was_killed: bool) -> None:
         _, errors = process.communicate()
         if errors.strip():
-            # The last lines that are not indented: an error's own, also inside of a group.
+            # The last lines that are not indented: the error itself, also inside a group.
             plain = [line for line in errors.splitlines() if line.strip(" |+-") != ""]
             self.faults.append("\n".join(plain[-12:]))
         elif process.returncode and not was_killed:
@@ -123,7 +123,7 @@ class Crowd:
 
 @contextmanager
 def crowd(program: Program, process_count: int) -> Iterator[Crowd]:
-    """Start them, and leave none behind."""
+    """Start the processes, and end all of them at the end."""
     them = Crowd(program)
     try:
         for _ in range(process_count):

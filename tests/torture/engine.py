@@ -1,7 +1,8 @@
-"""One engine of the torture: a Headway with jobs of many kinds, which submits, until told to end.
+"""One engine of the torture: a Headway with jobs of many kinds, which submits until it must end.
 
-The jobs sign in a ledger. All of them save a checkpoint first, so that one whose process dies later
-has made progress; except `deadly`, which kills its process each time before it has made any.
+The jobs write to a ledger. All of them save a checkpoint first, so that a job whose process is
+killed later has made progress; except `deadly`, which kills its process each time before it has
+made any.
 """
 
 import asyncio
@@ -29,7 +30,7 @@ SHARES: Final = {
 STEPPED: Final = "step_done"
 DEADLY: Final = "deadly"
 EXPECTED: Final = ("run_ended", "job_failed")
-"""Log events that every torture makes."""
+"""Log events that every torture causes."""
 STEP_S: Final = 0.02
 GROUP_COUNT: Final = 10
 QUESTION_S: Final = 2.0
@@ -39,10 +40,10 @@ QUESTION_S: Final = 2.0
 class EngineLoad:
     urls: list[str]
     folder: str
-    """Where the ledgers go, and where the parent leaves the files `drain` and `end`."""
+    """The folder of the ledgers, and of the files `drain` and `end`, which the parent creates."""
     key_count: int
     backlog_count: int
-    """How many runs are kept in the queues."""
+    """How many runs are queued at a time."""
     ttl_s: float
     redis_url: str | None = None
 
@@ -102,10 +103,10 @@ def _register_long(hw: Headway, ledger: Ledger) -> None:
         try:
             with ledger.signed(ctx, "long") as signature:
                 await ctx.save_checkpoint("begun")
-                for _ in range(random.randrange(20, 80)):  # Meanwhile it asks headway for nothing.
+                for _ in range(random.randrange(20, 80)):  # Meanwhile it makes no call to headway.
                     signature.write(STEP)
                     await asyncio.sleep(STEP_S)
-        finally:  # Who is told to end still speaks, and who has lost its claim is not heard.
+        finally:  # A job that must end can still write; after a lost claim its writes are refused.
             await ctx.emit(STEPPED, {"generation": ctx.generation})
         return _result(ctx)
 
@@ -139,7 +140,7 @@ def _register_waiters(hw: Headway, ledger: Ledger) -> None:
             await ctx.save_checkpoint("begun")
             signature.write(WAIT)
             answer = await ctx.interrupt("May I?", timeout_s=QUESTION_S)
-            if not ctx.cancelled:  # Who was cancelled while it waited has no slot any more.
+            if not ctx.cancelled:  # A job that was cancelled while it waited has no slot any more.
                 signature.write(STEP)
             return _result(ctx) | {"answer": answer}
 
@@ -149,7 +150,7 @@ def _result(ctx: RunContext | BlockingRunContext) -> dict[str, Any]:
 
 
 async def submit(hw: Headway, load: EngineLoad, ledger: Ledger) -> None:
-    """Keep the queues filled, until the parent says that it is enough."""
+    """Fill the queues until the parent creates `drain`."""
     jobs, shares = list(SHARES), list(SHARES.values())
     while not (Path(load.folder) / DRAIN).exists():
         views = await hw.lanes.list()
@@ -162,7 +163,7 @@ async def submit(hw: Headway, load: EngineLoad, ledger: Ledger) -> None:
 
 
 def log_faults() -> None:
-    """Log what a person must see. Warnings are healed, and runs are meant to fail here."""
+    """Log errors for the parent. Warnings are recoverable, and runs are expected to fail here."""
     handler = logging.StreamHandler()
     handler.addFilter(lambda record: not record.getMessage().startswith(EXPECTED))
     logger = logging.getLogger("headway")
@@ -176,7 +177,7 @@ async def main(load: EngineLoad) -> None:
     ledger = Ledger(Path(load.folder))
     async with headway_with_jobs(load, ledger) as hw, asyncio.TaskGroup() as group:
         submitting = group.create_task(submit(hw, load, ledger))
-        # The parent's word, or its death: nobody else would end this process.
+        # The parent's `end` file, or its exit: nothing else would end this process.
         while not (Path(load.folder) / END).exists() and os.getppid() == parent_pid:  # noqa: ASYNC110
             await asyncio.sleep(0.05)
         submitting.cancel()

@@ -1,6 +1,6 @@
 """`engines`: three engines work on one database while they are killed and paused by turns.
 
-A pause is longer than a lease: the others take the work, and the one that wakes must let go of it.
+A pause is longer than a lease: the others take the work, and the engine that wakes must release it.
 """
 
 import asyncio
@@ -15,7 +15,7 @@ from typing import Final
 
 from headway.adapters.sql.sql_store import SqlStore, open_store
 from headway.bootstrap import SystemClock, open_readers
-from headway.core.command.admin.set_lane import SetLane
+from headway.core.command.admin.lane_limits import SetLane
 from headway.core.command.run.submit import Submit
 from headway.core.doctor.finding import Severity
 from headway.core.errors import InboxOverflow, InterruptNotOpen, RunNotActive
@@ -44,7 +44,7 @@ PAUSE_S: Final = (TTL_S + SWEEP_S, TTL_S + SWEEP_S + 1.0)
 MOVES_BETWEEN_KILLS: Final = 100
 MOVES_BETWEEN_PAUSES: Final = 150
 WRITE_S_MAX: Final = 1.0
-"""Who cannot write within this time waits for a process that was paused in the middle of it."""
+"""A write that takes longer waits for a process that was paused inside a transaction."""
 STILL_S_MAX: Final = 60.0
 GRACE_S: Final = 3.0
 LANE_LIMITS: Final = {LaneName(name): limit for name, limit in LANES.items()}
@@ -53,7 +53,7 @@ LANE_LIMITS: Final = {LaneName(name): limit for name, limit in LANES.items()}
 async def engines(
     urls: Sequence[str], size: Size, step: Step, *, redis_url: str | None = None
 ) -> Findings:
-    """Load the database with engines, break as much as asked for, and check what came of it."""
+    """Load the database with engines, inject as many faults as requested, and check the result."""
     store = await open_store(urls)
     try:
         for name, limit in LANE_LIMITS.items():
@@ -69,7 +69,7 @@ async def engines(
 
 
 class Torment:
-    """What is done to the engines, and what was seen meanwhile."""
+    """Injects faults into the engines, and records observations."""
 
     def __init__(
         self, store: SqlStore, size: Size, step: Step, redis_url: str | None = None
@@ -84,7 +84,7 @@ class Torment:
         self.pauses_in_a_write = 0
         self.leaked = 0
         self.canceled: set[RunId] = set()
-        """Runs whose cancel was answered with: it is over."""
+        """Runs whose cancel was answered with: already ended."""
         self.faults: list[str] = []
 
     async def run(self, urls: Sequence[str], folder: str) -> None:
@@ -120,11 +120,11 @@ class Torment:
             self._count()
 
     async def _working_pids(self) -> set[int]:
-        """Return the processes that hold runs: one of them may hold them all."""
+        """Return the processes that hold runs. A single one may hold them all."""
         return {
             instance.pid
             for instance in await self._store.runs.instances()
-            if await self._store.runs.runs_held_by(instance.id, limit=1)
+            if await self._store.runs.held_runs(instance.id, limit=1)
         }
 
     async def _poison(self, them: Crowd) -> None:
@@ -160,12 +160,12 @@ class Torment:
                 self.pauses.append(Pause(pid, from_ns, time.monotonic_ns()))
                 them.wake(pid)
             await writing
-            await asyncio.sleep(2 * HEARTBEAT_S)  # To be killed at once would prove nothing.
+            await asyncio.sleep(2 * HEARTBEAT_S)  # Killing it at once would prove nothing.
             them.spare_no_more(pid)
             self._count()
 
     async def _write(self) -> None:
-        """Anything that changes nothing."""
+        """Write something that changes nothing."""
         (name, limit), *_ = LANE_LIMITS.items()
         await self._store.apply(SetLane(name=name, max_concurrent=limit))
 
@@ -174,7 +174,7 @@ class Torment:
         self._step(self._done_count)
 
     async def _moved(self, them: Crowd, count: int) -> None:
-        """Wait until work is going on: to kill those who only start up proves nothing."""
+        """Wait until work is in flight: killing processes that only start up proves nothing."""
         wanted_seq = await seq_of(self._store) + count
         give_up_at_s = time.monotonic() + STILL_S_MAX
         while await seq_of(self._store) < wanted_seq:
@@ -185,7 +185,9 @@ class Torment:
             await asyncio.sleep(0.05)
 
     async def _until_buried(self, them: Crowd) -> None:
-        """I8: whoever died is gone with its lease and a sweep; twice that, for a slow machine."""
+        """Wait until dead processes are removed: a lease and a sweep (I8), doubled for slow
+        machines.
+        """
         give_up_at_s = time.monotonic() + 2 * (TTL_S + SWEEP_S)
         while len(await self._store.runs.instances()) > them.count:
             if time.monotonic() > give_up_at_s:
@@ -193,7 +195,7 @@ class Torment:
                 return
             await asyncio.sleep(0.1)
 
-    # People, who come and go.
+    # Actions of people.
 
     async def _cancel_some(self) -> None:
         while True:  # Ends by cancellation only.
@@ -222,7 +224,7 @@ class Torment:
 
     def _handle(self, run_id: RunId) -> RunHandle:
         store = self._store
-        news = RunWatcher(store, store.runs)  # Nobody waits for the end of any.
+        news = RunWatcher(store, store.runs)  # No caller waits for the end of any.
         return RunHandle(run_id, store=store, runs=store.runs, events=store.events, watcher=news)
 
 
@@ -251,7 +253,7 @@ async def judge(store: SqlStore, folder: Path, torment: Torment) -> Findings:
 
 
 def check_effort(findings: Findings, size: Size) -> list[str]:
-    """Return what shows that the torture was too gentle to prove anything."""
+    """Return reasons why the torture was too gentle to prove anything."""
     faults = []
     if findings.kills_in_flight * 2 < size.kill_count:
         faults.append(f"only {findings.kills_in_flight} of {size.kill_count} kills hit a run")
@@ -268,7 +270,7 @@ async def _check_records(store: SqlStore, authority: Authority, canceled: set[Ru
 
 
 async def _examined(urls: Sequence[str]) -> list[str]:
-    """What the doctor says."""
+    """Return the findings of the doctor."""
     async with open_readers(urls) as readers:
         return [
             f"doctor: {finding.promise}, {finding.subject}: {finding.sentence}"

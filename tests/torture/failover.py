@@ -9,7 +9,7 @@ from typing import Final
 from sqlalchemy.exc import DBAPIError
 
 from headway.adapters.sql.sql_store import SqlStore, open_store
-from headway.core.command.admin.set_lane import SetLane
+from headway.core.command.admin.lane_limits import SetLane
 from headway.core.errors import InfrastructureError
 from headway.core.ids import MAIN_LANE, Instant, add_seconds
 from tests.torture.claims import LANE_LIMIT, Size, Step, until_quiet
@@ -65,7 +65,7 @@ async def _load(
 
 
 async def _there_and_back(store: SqlStore, pair: Pair, them: Crowd) -> int:
-    """Two failovers, and between them an old primary that comes back alone: its new writes."""
+    """Fail over twice, with an old primary alone in between; return its new writes."""
     await asyncio.to_thread(pair.fail_over)
     await _until_all_moved(store, them)
     came_with = await asyncio.to_thread(pair.bring_back_alone)
@@ -79,17 +79,17 @@ async def _there_and_back(store: SqlStore, pair: Pair, them: Crowd) -> int:
 
 
 async def _until_all_moved(store: SqlStore, them: Crowd) -> None:
-    """Wait until each process has renewed its lease, wherever the database is now.
+    """Wait until each process has renewed its lease on the current primary.
 
-    One that has not been there since could not know that there was anything newer than the old
-    primary, should that come back.
+    A process that has not connected there could not detect that the old primary, should it come
+    back, is outdated.
     """
     since = Instant(time.time_ns() // 1_000)
     give_up_at_s = time.monotonic() + OUTAGE_S_MAX
     while time.monotonic() < give_up_at_s:
         them.check()
         try:
-            # Who only reads may go on reading what the old primary still shows.
+            # A process that only reads may still read the old primary.
             await store.apply(SetLane(name=MAIN_LANE, max_concurrent=LANE_LIMIT))
             instances = await store.runs.instances()
         except (InfrastructureError, DBAPIError, OSError):

@@ -1,7 +1,7 @@
-"""`hundred`: a hundred submissions for one key at the same instant; one is accepted, all are told.
+"""`hundred`: a hundred concurrent submissions for one key; one is accepted, the others refused.
 
-Four processes make a quarter of them each, all at a word from their parent. What is in memory
-belongs to one process, so there the hundred come from one.
+Four processes make a quarter of them each, on a signal from their parent. A database in memory
+belongs to one process, so there all hundred come from one.
 """
 
 import asyncio
@@ -27,8 +27,8 @@ MEMORY: Final = "sqlite-memory"
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
-    """What the callers of one process were told: the id of their run, or that of the active one."""
+class Answers:
+    """The answers in one process: the id of the accepted run, or that of the active one."""
 
     accepted: list[str]
     busy: list[str]
@@ -61,9 +61,9 @@ async def hundred_in_memory(round_count: int, step: Step) -> Findings:
     return findings
 
 
-def judge(findings: Findings, key: str, answers: Sequence[Told]) -> None:
-    accepted = [run_id for told in answers for run_id in told.accepted]
-    busy = [run_id for told in answers for run_id in told.busy]
+def judge(findings: Findings, key: str, answers: Sequence[Answers]) -> None:
+    accepted = [run_id for answer in answers for run_id in answer.accepted]
+    busy = [run_id for answer in answers for run_id in answer.busy]
     findings.runs += len(accepted)
     findings.accepted += len(accepted)
     findings.told += len(busy)
@@ -71,21 +71,21 @@ def judge(findings: Findings, key: str, answers: Sequence[Told]) -> None:
         findings.faults.append(f"{key}: {len(accepted)} accepted")
     if busy != accepted * (CALLER_COUNT - 1):
         right_count = sum(run_id in accepted for run_id in busy)
-        findings.faults.append(f"{key}: {right_count} were told which run is active")
+        findings.faults.append(f"{key}: {right_count} got the id of the active run")
 
 
-async def submit_at_once(store: SqlStore, key: str, count: int) -> Told:
+async def submit_at_once(store: SqlStore, key: str, count: int) -> Answers:
     ids = SystemIds()
     commands = [Submit(run_id=ids.run_id(), key=Key(key), job="work") for _ in range(count)]
     answers = await asyncio.gather(*map(store.apply, commands))
-    return Told(
+    return Answers(
         accepted=[answer.run_id for answer in answers if isinstance(answer, Accepted)],
         busy=[answer.active_run_id for answer in answers if isinstance(answer, Busy)],
     )
 
 
 class _Asker:
-    """A process that submits for the key it is given."""
+    """A process that submits for the key it receives."""
 
     def __init__(self, urls: Sequence[str]) -> None:
         self._urls = urls
@@ -104,10 +104,10 @@ class _Asker:
         self._process.stdin.close()
         await self._process.wait()
 
-    async def ask(self, key: str) -> Told:
+    async def ask(self, key: str) -> Answers:
         assert self._process.stdin is not None
         self._process.stdin.write(f"{key}\n".encode())
-        return Told(**json.loads(await self._line()))
+        return Answers(**json.loads(await self._line()))
 
     async def _line(self) -> str:
         assert self._process.stdout is not None
@@ -119,8 +119,8 @@ async def main(urls: Sequence[str]) -> None:
     try:
         print(READY, flush=True)
         while key := (await asyncio.to_thread(sys.stdin.readline)).strip():
-            told = await submit_at_once(store, key, CALLER_COUNT // PROCESS_COUNT)
-            print(json.dumps({"accepted": told.accepted, "busy": told.busy}), flush=True)
+            answers = await submit_at_once(store, key, CALLER_COUNT // PROCESS_COUNT)
+            print(json.dumps({"accepted": answers.accepted, "busy": answers.busy}), flush=True)
     finally:
         await store.close()
 

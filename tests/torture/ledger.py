@@ -1,4 +1,4 @@
-"""What jobs write down themselves, outside the database: a file per process, a line per moment.
+"""Ledgers that jobs write outside the database: a file per process, a line per moment.
 
 The times are those of the monotonic clock, which all processes of one machine share.
 """
@@ -17,7 +17,7 @@ ACCEPTED: Final = "accepted"
 BEGIN: Final = "begin"
 STEP: Final = "step"
 WAIT: Final = "wait"
-"""It is about to wait without a slot. The next step has one again."""
+"""The job is about to wait without a slot. The next step has one again."""
 END: Final = "end"
 
 
@@ -41,7 +41,7 @@ class Ledger:
 
     @contextmanager
     def signed(self, ctx: RunContext | BlockingRunContext, lane: str) -> Iterator["Signature"]:
-        """One execution, from its beginning to its end, however it ends."""
+        """Record an execution from its beginning to its end, however it ends."""
         signature = Signature(self, ctx, lane)
         signature.write(BEGIN)
         try:
@@ -50,7 +50,7 @@ class Ledger:
             signature.write(END)
 
     def _write(self, *words: object) -> None:
-        # One call, so that a line is there or not, whenever the process is killed.
+        # A single call, so that a line is complete or absent, whenever the process is killed.
         os.write(self._file, (" ".join(map(str, words)) + "\n").encode())
 
 
@@ -68,7 +68,7 @@ class Signature:
 
 
 def read_ledgers(folder: Path) -> list[Line]:
-    """What the jobs of all processes wrote, in the order in which it happened."""
+    """Return the lines of all processes, ordered by time."""
     lines = []
     for path in folder.glob("*.ledger"):
         pid = int(path.name.partition("-")[0])

@@ -1,7 +1,7 @@
-"""One process of the load: it submits, claims, completes, renews and sweeps, until told to end.
+"""One process of the load: it submits, claims, completes, renews and sweeps until it must end.
 
-What it was told is in its ledger, a file that it appends to: `accepted` once the answer is there,
-`started` before the work, `settled` after it. The ledger is what the database is compared with.
+Its ledger is a file that it appends to: `accepted` after the answer, `started` before the work,
+`settled` after it. The database is compared with the ledger.
 """
 
 import asyncio
@@ -44,14 +44,14 @@ END: Final = "end"
 class Load:
     urls: list[str]
     folder: str
-    """Where the ledger goes, and where the parent leaves the files `drain` and `end`."""
+    """The folder of the ledger, and of the files `drain` and `end`, which the parent creates."""
     key_count: int
     submit_count: int
-    """How many runs this process submits in all."""
+    """How many runs this process submits in total."""
     lane_limit: int
     ttl_s: float
     outage_s: float = 0.0
-    """For how long a database that cannot be reached is no fault."""
+    """How long an unreachable database is not counted as an error."""
 
     @property
     def may_kill_itself(self) -> bool:
@@ -84,12 +84,12 @@ class Worker:
                 group.create_task(self._submit()),
                 group.create_task(self._claim(group)),
             ]
-            await self._told_to_end()
+            await self._wait_for_end()
             for task in others:
                 task.cancel()
 
     async def _register(self) -> None:
-        """Begin a life. What an earlier one may have left behind is freed when its lease ends."""
+        """Register a new instance. Runs of an earlier one are released when its lease ends."""
         self._instance_id = self._ids.instance_id()
         await self._store.apply(
             RegisterInstance(
@@ -103,8 +103,8 @@ class Worker:
     def _write(self, *words: object) -> None:
         os.write(self._ledger, (" ".join(map(str, words)) + "\n").encode())
 
-    async def _told_to_end(self) -> None:
-        """Wait for the parent's word, or for its death: nobody else would end this process."""
+    async def _wait_for_end(self) -> None:
+        """Wait for the parent's `end` file or its exit: nothing else would end this process."""
         parent_pid = os.getppid()
         while not (self._folder / END).exists() and os.getppid() == parent_pid:  # noqa: ASYNC110
             await asyncio.sleep(0.05)
@@ -115,9 +115,9 @@ class Worker:
             await self._unless_out(action)
 
     async def _unless_out(self, action: Callable[[], Awaitable[Any]]) -> Any:
-        """The action's answer; while the database may be away, it is asked again."""
+        """Return the answer of the action; retry while the database may be unavailable."""
         give_up_at_s = time.monotonic() + self._load.outage_s
-        while True:  # Until it answers, or has been away for longer than it may.
+        while True:  # Until it answers, or has been unavailable for longer than allowed.
             try:
                 return await action()
             except (DatabaseUnavailable, OutcomeUnknown, DBAPIError, OSError):
@@ -131,13 +131,13 @@ class Worker:
         )
 
     async def _sweep(self) -> None:
-        """Take the runs of those who died. Their leases are judged by the database's clock."""
+        """Release the runs of dead instances. Their leases are judged by the database's clock."""
         now = Instant(time.time_ns() // 1_000)
         for instance in await self._store.runs.instances():
             if instance.is_dead or instance.lease_expires_at <= now:
                 if not await self._store.apply(DeclareDead(instance.id)):
                     continue
-                for run in await self._store.runs.runs_held_by(instance.id, limit=1_000):
+                for run in await self._store.runs.held_runs(instance.id, limit=1_000):
                     await self._store.apply(ReleaseOrphan(run.id, instance.id))
         self._wake.set()
 
@@ -151,8 +151,8 @@ class Worker:
             await self._room()
 
     async def _room(self) -> None:
-        """Keep the backlog small enough for the end to be near."""
-        while True:  # The lane is always being emptied.
+        """Limit the backlog, so that it can be drained quickly."""
+        while True:  # The lane is always being drained.
             (lane,) = [view for view in await self._lanes() if view.lane.name == MAIN_LANE]
             if lane.queued_count < 4 * self._load.key_count:
                 return
@@ -168,7 +168,7 @@ class Worker:
             key=Key(f"key-{self._random.randrange(self._load.key_count)}"),
             job="work",
             on_conflict=OnConflict.ENQUEUE,
-            # What was answered with an outage may have landed: the second time tells.
+            # A submission that failed with an outage may have been committed: the repeat shows it.
             idempotency_key=run_id,
             fingerprint=run_id,
         )
@@ -205,7 +205,7 @@ class Worker:
                 )
             )
         except OutcomeUnknown:
-            # It may hold runs now of which it does not know. A new life does not.
+            # It may hold runs that it does not know of. A new instance does not.
             return InstanceLost()
 
     async def _execute(self, claimed: ClaimedRun) -> None:
@@ -219,7 +219,7 @@ class Worker:
 
 
 async def main(load: Load) -> None:
-    # What it heals it reports as a warning; only what a person must see counts as a fault.
+    # Recovered errors are logged as warnings; only errors count as faults.
     logging.getLogger("headway").setLevel(logging.ERROR)
     store = await open_store(load.urls)
     try:

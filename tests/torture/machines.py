@@ -1,4 +1,4 @@
-"""`machines` and `flows`: what is random in the tests, many more of it, and new ones each time."""
+"""`machines` and `flows`: the random tests with many more examples, and new ones each time."""
 
 import os
 import subprocess
@@ -11,12 +11,12 @@ ROOT = Path(__file__).parents[2]
 
 
 def machines(place: str, example_count: int) -> Findings:
-    """Run both machines on a backend; what disagrees with the oracle is printed, and a fault."""
+    """Run both machines on a backend. A disagreement with the oracle is printed and is a fault."""
     return _examples(2, example_count, "tests/property", "-k", f"{place}-")
 
 
 def flows(example_count: int) -> Findings:
-    """Random flows that nobody, a reload, or a death interrupts after every commit."""
+    """Run random flows undisturbed, and with a reload or a crash after every commit."""
     return _examples(3, example_count, "tests/core/flow/test_agreement.py")
 
 

@@ -1,4 +1,4 @@
-"""Two servers of which one takes writes: how they fail over, and how the old one comes back."""
+"""Two servers of which one is writable: how they fail over, and how the old primary comes back."""
 
 import asyncio
 import contextlib
@@ -26,23 +26,26 @@ class Pair(Protocol):
     urls: list[str]
 
     def fail_over(self) -> None:
-        """The first server is gone, the second has all that was answered, and takes writes."""
+        """Stop the first server. The second has all answered commits and becomes writable."""
         ...
 
     def bring_back_alone(self) -> tuple[int, int]:
-        """The first server takes writes again, and the second is gone; the state it came with."""
+        """Make the first server writable again and stop the second.
+
+        Return the state it started with.
+        """
         ...
 
     def end_the_confusion(self) -> None:
-        """The second server alone takes writes, as after `fail_over`."""
+        """Make only the second server writable, as after `fail_over`."""
         ...
 
     def fail_back(self) -> None:
-        """The second is gone, and the first, with all that was answered, takes writes."""
+        """Stop the second server. The first, with all answered commits, becomes writable."""
         ...
 
     def old_state(self) -> tuple[int, int]:
-        """The epoch and the seq of the first server."""
+        """Return the epoch and the seq of the first server."""
         ...
 
 
@@ -60,7 +63,7 @@ class PostgresFailover:
     def bring_back_alone(self) -> tuple[int, int]:
         old = self._pair.primary
         old.restart()
-        # Else it would not refuse a write but wait for its standby, and hide what went wrong.
+        # Otherwise it would wait for its standby instead of refusing a write, and hide the bug.
         old.execute("ALTER SYSTEM RESET synchronous_standby_names", "SELECT pg_reload_conf()")
         state = self.old_state()
         self._pair.standby.kill()
@@ -80,7 +83,7 @@ class PostgresFailover:
 
 
 class MariaDBFailover:
-    """Two plain servers: what one holds is copied to the other while neither takes writes."""
+    """Two plain servers: the data is copied to the other while neither is writable."""
 
     def __init__(self, pair: MariaDBPair) -> None:
         self._first, self._second = pair.primary, pair.standby
@@ -117,7 +120,7 @@ class MariaDBFailover:
 
 
 def _connected(server: MariaDBServer) -> contextlib.closing[Any]:
-    """As root, who may write also where others may not."""
+    """Connect as root, which may write also to a read-only server."""
     socket = str(server.folder / "socket")
     return contextlib.closing(
         pymysql.connect(unix_socket=socket, user="root", database=DATABASE, charset="utf8mb4")

@@ -1,4 +1,4 @@
-"""Databases to torture: a file, or a private server; made for the occasion and gone with it."""
+"""Databases to torture: a file, or a private server, created for one torture and then removed."""
 
 import asyncio
 import tempfile

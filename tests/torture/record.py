@@ -1,7 +1,7 @@
-"""`docs/torture.md`: a column for each torture and place, with what it counted last.
+"""Write `docs/torture.md`: a column for each torture and backend, with its latest counts.
 
-It is written after each of them, so that whatever ends the script leaves what was done before; and
-the columns of others stay as they are.
+It is written after each torture, so that an aborted script leaves the results so far. The other
+columns are not changed.
 """
 
 import os
@@ -76,11 +76,11 @@ without `--only` all of them are.
 
 """
 Column = dict[str, str]
-"""A figure for each row."""
+"""The value of each row."""
 
 
 def record(heading: str, figures: Column, *, order: Sequence[str]) -> None:
-    """Put a column into the page, in place of the one that was there."""
+    """Write a column into the page, in place of the previous one."""
     page, server, server_part = _page().partition(SERVER)
     columns = _columns(page)
     columns[heading] = {"made": datetime.now(tz=UTC).date().isoformat()} | figures
@@ -97,7 +97,7 @@ def record(heading: str, figures: Column, *, order: Sequence[str]) -> None:
 
 
 class Row(NamedTuple):
-    """What was done to the server: in how many operations, how often, and what came of it."""
+    """A torture of the server: the number of operations, of repetitions, and the result."""
 
     name: str
     operations: str
@@ -106,7 +106,10 @@ class Row(NamedTuple):
 
 
 def record_server(row: Row) -> None:
-    """Put it below all the columns, in place of the one that was there; others stay."""
+    """Write a row below all the columns, in place of the previous one.
+
+    Other rows are not changed.
+    """
     page, _, before = _page().partition(SERVER)
     found = [
         tuple(cell.strip() for cell in line.strip("|").split("|"))
@@ -126,7 +129,7 @@ def _page() -> str:
 
 
 def _columns(page: str) -> dict[str, Column]:
-    """What the page holds: each column's figures, by its heading."""
+    """Return the columns of the page by their headings."""
     table = [line.strip("|").split("|") for line in page.splitlines() if line.startswith("|")]
     if not table:
         return {}

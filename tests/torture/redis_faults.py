@@ -1,4 +1,4 @@
-"""The ways in which Redis breaks; each returns when it is whole again."""
+"""The faults of Redis. Each function returns when the server works again."""
 
 import random
 import time
@@ -14,7 +14,7 @@ FAILOVER_S_MAX: Final = 60.0
 
 def break_server(server: RedisServer, kind: str) -> None:
     match kind:
-        case "kill":  # It keeps nothing: it comes back empty.
+        case "kill":  # It persists nothing: it comes back empty.
             server.kill()
             time.sleep(random.uniform(*OUTAGE_S))
             server.restart()
@@ -37,7 +37,7 @@ def cluster_url(cluster: RedisCluster) -> str:
 
 
 def fail_over_cluster(cluster: RedisCluster) -> None:
-    """Kill a master, wait for its replica to take its place, and bring it back as a replica."""
+    """Kill a master, wait for the promotion of its replica, and bring it back as a replica."""
     master = random.choice([node for node in cluster.nodes if _role(node) == "master"])
     others = [node for node in cluster.nodes if node is not master]
     master.kill()

@@ -1,4 +1,4 @@
-"""Replay the event stream and the ledgers, and count what must never have happened."""
+"""Replay the event stream and the ledgers, and count violations."""
 
 import json
 from collections import Counter, defaultdict
@@ -25,44 +25,45 @@ class Findings:
     events: int = 0
     accepted: int = 0
     told: int = 0
-    """Refused, and told which run is active."""
+    """Refused with the id of the active run."""
     lost: int = 0
-    """Accepted by the word of the store, and not there."""
+    """Reported as accepted, but not stored."""
     unfinished: int = 0
     ended_twice: int = 0
     executed_twice: int = 0
-    """Started more than once although nobody was killed, or settled more than once."""
+    """Started more than once although no process was killed, or settled more than once."""
     two_of_a_key: int = 0
     above_the_limit: int = 0
     out_of_order: int = 0
     gaps: int = 0
     stale_writes: int = 0
-    """What reached a server that the database had left."""
+    """Writes to a server that is not the primary any more."""
     stale_words: int = 0
-    """Results and events that were accepted from a claim that was not in force."""
+    """Results and events that were accepted from a stale claim."""
     unclaimed: int = 0
-    """Moments at which a job was at work without its claim, or without a slot."""
+    """Moments at which a job worked without its claim, or without a slot."""
     two_at_work: int = 0
-    """By the ledgers alone: moments with two of a key, or too many of a lane, at work."""
+    """By the ledgers alone: moments with two working runs of a key, or too many of a lane."""
     ran_on: int = 0
-    """Moments of work later than a heartbeat after the end of its claim, or after it woke."""
+    """Moments of work later than a heartbeat after the end of the claim, or after a pause."""
     leaked: int = 0
-    """Slots and instances that are left when all is over."""
+    """Slots and instances that are left at the end."""
     slots_held_max: int = 0
     pauses_in_a_write: int = 0
-    """Pauses during which nobody else could write."""
+    """Pauses during which no other process could write."""
     overtaken: int = 0
     """Executions that lost their claim while their process was paused."""
     poisoned: int = 0
-    """Runs that ended as poison, and rightly: three deaths without a checkpoint."""
+    """Runs that correctly ended as poison: three deaths without a checkpoint."""
     kills_in_flight: int = 0
     """Kills that hit a process while it executed a run."""
     ran_on_ms_max: int = 0
-    """The longest that a job was at work after the end of its claim, or after it woke."""
+    """The longest that a job worked after the end of its claim, or after a pause."""
     outages: int = 0
     """How often Redis was broken."""
     woke_ms_p99: int = 0
-    """From a word, or from the end of the outage that it fell into, until it was heard."""
+    """From a message, or from the end of an outage during which it was sent, until it was received.
+    """
     faults: list[str] = field(default_factory=list)
 
     @property
@@ -141,7 +142,7 @@ class _Replay:
 
 
 async def stream_of(store: SqlStore) -> AsyncIterator[Event]:
-    """All events. There is an end: nobody writes any more."""
+    """Return all events. No process writes any more."""
     after_seq = 0
     while page := (await store.events.events(after_seq=after_seq, limit=PAGE_COUNT)).events:
         for event in page:

@@ -12,15 +12,15 @@ from pathlib import Path
 from headway.bootstrap import upgrade_database
 from tests.api.cuts import Seen, cut
 from tests.api.fuzz import TOKEN, fuzz_group, groups
-from tests.api.openapi import KEPT
-from tests.api.program import served_apart
+from tests.api.openapi import DOCUMENT_PATH
+from tests.api.program import served_in_subprocess
 from tests.torture.record import RECORD, Row, record_server
 
 FULL_COUNT, SHORT_COUNT = 5_000, 500
-"""Requests to a group of operations, at least."""
+"""The minimum number of requests to a group of operations."""
 LINE_LENGTH_MAX = 400
 AT_ONCE = 2
-"""Groups: one alone waits for the server as often as it works."""
+"""How many groups run at once: a single one waits for the server half of the time."""
 
 
 def main() -> None:
@@ -33,7 +33,7 @@ def main() -> None:
     for row, found in _torture(wanted.only, is_full=wanted.full):
         print(" ".join(row), *map(_shortened, found), sep="\n", flush=True)
         fault_count += len(found)
-        if wanted.record:  # Whatever ends the script leaves what was done before.
+        if wanted.record:  # An aborted script leaves the results so far.
             record_server(row)
     sys.exit(1 if fault_count else 0)
 
@@ -45,12 +45,12 @@ def _torture(only: Sequence[str], *, is_full: bool) -> Iterator[tuple[Row, list[
             f"{seen.cut_count:,} ({seen.event_count:,} events, {seen.resync_count:,} resyncs,"
             f" {seen.kill_count:,} servers killed)"
         )
-        yield Row("cuts", "", counts, str(len(seen.faults))), seen.faults
-    all_groups = groups(json.loads(KEPT.read_text()))
+        yield Row("cuts", "", counts, str(len(seen.errors))), seen.errors
+    all_groups = groups(json.loads(DOCUMENT_PATH.read_text()))
     chosen = {name: count for name, count in all_groups.items() if not only or name in only}
     with (
         tempfile.TemporaryDirectory() as folder,
-        served_apart(Path(folder), HEADWAY_TOKEN=TOKEN) as program,
+        served_in_subprocess(Path(folder), HEADWAY_TOKEN=TOKEN) as program,
     ):
 
         def fuzzed(group: tuple[str, int]) -> tuple[Row, list[str]]:
@@ -62,8 +62,8 @@ def _torture(only: Sequence[str], *, is_full: bool) -> Iterator[tuple[Row, list[
                 case_count=FULL_COUNT if is_full else SHORT_COUNT,
                 folder=Path(tempfile.mkdtemp(dir=folder)),
             )
-            counts = (str(operation_count), f"{found.case_count:,}", str(len(found.faults)))
-            return Row(name, *counts), found.faults
+            counts = (str(operation_count), f"{found.case_count:,}", str(len(found.errors)))
+            return Row(name, *counts), found.errors
 
         with ThreadPoolExecutor(AT_ONCE) as pool:
             yield from pool.map(fuzzed, chosen.items())
@@ -77,7 +77,7 @@ async def _cuts(cut_count: int) -> Seen:
 
 
 def _shortened(fault: str) -> str:
-    """Some requests are very long."""
+    """Return the text shortened. Some requests are very long."""
     return "\n".join(line[:LINE_LENGTH_MAX] for line in fault.splitlines())
 
 

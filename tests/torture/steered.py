@@ -1,4 +1,4 @@
-"""One instance of the steering torture: a Headway with Redis, whose jobs wait to be spoken to."""
+"""One instance of the steering torture: a Headway with Redis, whose jobs wait for messages."""
 
 import asyncio
 import json
@@ -22,7 +22,7 @@ class SteeredLoad:
     urls: list[str]
     redis_url: str
     folder: str
-    """Where the parent leaves the file `end`."""
+    """The folder of the file `end`, which the parent creates."""
     ttl_s: float
 
     @property

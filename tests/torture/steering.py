@@ -1,8 +1,8 @@
-"""`steering`: runs on three instances are spoken to from a fourth while Redis breaks, in all ways.
+"""`steering`: runs on three instances are steered from a fourth while Redis breaks in all ways.
 
-Whatever was accepted must arrive, once: an answer is what the job is told, messages are heard in
-order, a cancelled run ends as cancelled. And soon: whoever was spoken to during an outage wakes
-within two seconds of its end.
+Every accepted message must arrive once: the job receives the answer, messages arrive in order, and
+a cancelled run ends as canceled. A run that was steered during an outage must wake within two
+seconds of its end.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ from typing import Any, Final
 from uuid import uuid4
 
 from headway import Headway, RunHandle
-from headway.core.command.admin.set_lane import SetLane
+from headway.core.command.admin.lane_limits import SetLane
 from headway.core.command.run.submit import Submit
 from headway.core.errors import InterruptNotOpen, MessageRefused
 from headway.core.ids import MAIN_LANE, Instant, Key, RunId
@@ -44,13 +44,13 @@ TALK_COUNT: Final = 12
 PAUSE_S_MAX: Final = 1.0
 WAKE_MS_MAX: Final = 2_000
 END_S_MAX: Final = 60.0
-"""A run that is spoken to and has not ended by then never heard it, or never began to listen."""
+"""A steered run that has not ended after this time never received the message, or never started."""
 TALKS_BETWEEN: Final = 4
 
 
 @dataclass
 class Talk:
-    """What was said to runs, and what came of it."""
+    """Steers runs and records the results."""
 
     hw: Headway
     findings: Findings = field(default_factory=Findings)
@@ -72,12 +72,12 @@ class Talk:
     async def _talk_once(self, kind: str) -> None:
         run = await self._begun(kind)
         await asyncio.sleep(random.uniform(0, PAUSE_S_MAX))
-        said = await self._say(kind, run)
+        sent = await self._steer(kind, run)
         record = await run.wait_for_end()
         if kind == "hanging":
             self.findings.lost += record.run.status is not RunStatus.CANCELED
         else:
-            compare(said, [] if record.result is None else json.loads(record.result), self.findings)
+            compare(sent, [] if record.result is None else json.loads(record.result), self.findings)
 
     async def _begun(self, kind: str) -> RunHandle:
         run_id = RunId(str(uuid4()))
@@ -89,44 +89,44 @@ class Talk:
             await asyncio.sleep(0.05)
         return run
 
-    async def _say(self, kind: str, run: RunHandle) -> list[Any]:
-        """What was accepted."""
-        said = [uuid4().hex for _ in range(MESSAGE_COUNT if kind == "hearing" else 1)]
+    async def _steer(self, kind: str, run: RunHandle) -> list[Any]:
+        """Steer the run. Return what was accepted."""
+        sent = [uuid4().hex for _ in range(MESSAGE_COUNT if kind == "hearing" else 1)]
         if kind == "asking":
-            await self._answer(run, said[0])
+            await self._answer(run, sent[0])
         elif kind == "hearing":
-            for word in said:
-                await self._until_taken(run, word)
+            for message in sent:
+                await self._until_taken(run, message)
         else:
             await run.cancel(grace_s=END_S_MAX)
-        self.findings.accepted += len(said)
-        return said
+        self.findings.accepted += len(sent)
+        return sent
 
-    async def _answer(self, run: RunHandle, word: str) -> None:
-        while True:  # Who was taken over in this moment asks once more.
+    async def _answer(self, run: RunHandle, message: str) -> None:
+        while True:  # A run that was taken over at this moment asks once more.
             for call_id in await run.interrupts():
                 try:
-                    return await run.answer(call_id, word)
+                    return await run.answer(call_id, message)
                 except InterruptNotOpen:
                     continue
             await asyncio.sleep(0.05)
 
-    async def _until_taken(self, run: RunHandle, word: str) -> None:
+    async def _until_taken(self, run: RunHandle, message: str) -> None:
         while True:
             try:
-                return await run.send(word)
+                return await run.send(message)
             except MessageRefused:
                 await asyncio.sleep(0.05)
 
 
-def compare(said: Sequence[str], heard: Sequence[Any], findings: Findings) -> None:
-    """What was accepted, beside what the job was told: all of it, once, in order, nothing else."""
-    known = [word for word in heard if word in said]
-    findings.lost += sum(word not in heard for word in said)
-    findings.executed_twice += len(known) - len(set(known))
-    findings.out_of_order += known != sorted(known, key=said.index)
-    strangers = [word for word in heard if word not in said]
-    findings.faults += [f"a job was told {word!r}, which nobody has said" for word in strangers]
+def compare(sent: Sequence[str], received: Sequence[Any], findings: Findings) -> None:
+    """Compare the accepted messages with the received ones: all, once, in order, no others."""
+    matching = [message for message in received if message in sent]
+    findings.lost += sum(message not in received for message in sent)
+    findings.executed_twice += len(matching) - len(set(matching))
+    findings.out_of_order += matching != sorted(matching, key=sent.index)
+    unexpected = [message for message in received if message not in sent]
+    findings.faults += [f"a job received {message!r}, which was not sent" for message in unexpected]
 
 
 async def _is_ready(kind: str, run: RunHandle) -> bool:
@@ -164,7 +164,10 @@ async def steering(urls: Sequence[str], size: Size, step: Step) -> Findings:
 
 
 def stopping(urls: Sequence[str], size: Size, step: Step) -> Findings:
-    """Engines with Redis are paused for longer than their leases, and let go when they wake."""
+    """Pause engines with Redis for longer than their leases.
+
+    They must release their runs on waking.
+    """
     server = start_redis()
     try:
         return asyncio.run(engines(urls, size, step, redis_url=server.url))
@@ -210,7 +213,7 @@ async def _moved(talk: Talk, them: Crowd) -> None:
 
 
 async def _measure(talk: Talk, after_seq: int) -> None:
-    """By the event stream: how long after a word, or the outage that it fell into, it was heard."""
+    """Measure, by the event stream, the time from a message or an outage's end to its receipt."""
     waits_ms: list[float] = []
     said_at: dict[RunId, Instant] = {}
     async for event in stream_of(talk.hw.store):

@@ -27,7 +27,7 @@ def urls(place: str) -> Iterator[list[str]]:
 @pytest.mark.proves("I1", "I2", "I4", "I5", "I17")
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize("place", BACKENDS)
-async def test_engines_keep_their_promises_while_they_are_killed_and_paused(
+async def test_engines_cause_no_violation_while_they_are_killed_and_paused(
     urls: list[str],
 ) -> None:
     findings = await engines(urls, SIZE, lambda _: None)

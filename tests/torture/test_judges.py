@@ -1,4 +1,4 @@
-"""Whoever judges the torture of engines must be able to find somebody guilty."""
+"""The checks of the torture of engines detect planted violations."""
 
 import json
 from pathlib import Path
@@ -35,21 +35,21 @@ def at_work(*lines: Line, is_paused: bool = True) -> AtWork:
 
 
 def authority(*events: Event) -> Authority:
-    """The run is claimed at 100, taken over at 2,000 and claimed again at 2,100."""
-    told = Authority(Findings())
-    for one in (
+    """Return the history of a run: claimed at 100, taken over at 2,000, claimed again at 2,100."""
+    history = Authority(Findings())
+    for entry in (
         event(EventType.STATE_CHANGED, 50, state_payload(None, RunStatus.QUEUED)),
         event(EventType.STATE_CHANGED, 100, state_payload(RunStatus.QUEUED, RunStatus.RUNNING)),
         event(EventType.TAKEN_OVER, 2_000),
         event(EventType.RESUMED, 2_100, '{"generation":2}'),
         *events,
     ):
-        told.take(one)
-    return told
+        history.take(entry)
+    return history
 
 
 @pytest.mark.proves("I4")
-def test_one_that_ran_on_while_its_process_slept_is_excused_for_a_heartbeat() -> None:
+def test_work_after_a_pause_is_excused_for_one_heartbeat() -> None:
     findings = Findings()
     began, other = line(BEGIN, 200), line(BEGIN, 2_200, run="r2", pid=2)
     in_time = (began, other, line(END, 3_050), line(END, 3_200, run="r2", pid=2))
@@ -59,11 +59,11 @@ def test_one_that_ran_on_while_its_process_slept_is_excused_for_a_heartbeat() ->
     assert findings.two_at_work == 1
     late = (began, other, line(STEP, 3_050), line(END, 3_150), line(END, 3_200, run="r2", pid=2))
     at_work(*late).check_crowding({LANE: 1}, findings)
-    assert findings.two_at_work == 3  # A second one of the key, and of the lane.
+    assert findings.two_at_work == 3  # A second run of the key, and of the lane.
 
 
 @pytest.mark.proves("R4.13")
-def test_it_is_measured_from_when_it_woke() -> None:
+def test_late_work_is_measured_from_the_end_of_the_pause() -> None:
     findings = Findings()
     lines = (line(BEGIN, 200), line(STEP, 3_040), line(STEP, 3_101))
     at_work(*lines).check_claims(authority(), findings)
@@ -77,33 +77,33 @@ def test_it_is_measured_from_when_it_woke() -> None:
 
 
 @pytest.mark.proves("I5")
-def test_work_before_the_claim_or_without_a_slot_is_found() -> None:
-    told = authority(
+def test_work_before_the_claim_or_without_a_slot_is_detected() -> None:
+    history = authority(
         event(EventType.WAITING, 2_500), event(EventType.RESUMED, 2_900, '{"generation":2}')
     )
     findings = Findings()
     good = (line(STEP, 2_400, generation=2), line(END, 2_600, generation=2))
-    at_work(*good, line(STEP, 2_950, generation=2)).check_claims(told, findings)
+    at_work(*good, line(STEP, 2_950, generation=2)).check_claims(history, findings)
     assert findings.unclaimed == 0
     bad = (line(BEGIN, 2_050, generation=2), line(WAIT, 2_600, generation=2))
-    at_work(*bad, line(BEGIN, 500, generation=3)).check_claims(told, findings)
+    at_work(*bad, line(BEGIN, 500, generation=3)).check_claims(history, findings)
     assert findings.unclaimed == 3
 
 
 @pytest.mark.proves("I2")
 @pytest.mark.parametrize(("generation", "count"), [(1, 1), (2, 0), (3, 1)])
-def test_a_word_from_any_claim_but_the_one_in_force_is_found(generation: int, count: int) -> None:
-    said = event(STEPPED, 2_300, json.dumps({"generation": generation}))
-    assert authority(said).findings.stale_words == count
+def test_a_write_with_a_stale_claim_is_detected(generation: int, count: int) -> None:
+    step = event(STEPPED, 2_300, json.dumps({"generation": generation}))
+    assert authority(step).findings.stale_words == count
 
 
 @pytest.mark.proves("I4")
-def test_a_claim_beside_another_is_found() -> None:
-    told = authority(event(EventType.RESUMED, 2_400, '{"generation":3}'))
-    assert told.findings.two_of_a_key == 1
+def test_a_second_claim_of_a_key_is_detected() -> None:
+    history = authority(event(EventType.RESUMED, 2_400, '{"generation":3}'))
+    assert history.findings.two_of_a_key == 1
 
 
-def test_a_record_keeps_the_columns_of_others(
+def test_a_record_does_not_change_other_columns(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(record, "RECORD", tmp_path / "torture.md")
@@ -111,14 +111,14 @@ def test_a_record_keeps_the_columns_of_others(
     record.record("kills on sqlite", {"runs": "7"}, order=order)
     record.record("claims on sqlite", {"runs": "1,000", "lost": "0"}, order=order)
     record.record("kills on sqlite", {"runs": "8", "lost": "0"}, order=order)
-    table = [one for one in record.RECORD.read_text().splitlines() if one.startswith("|")]
+    table = [row for row in record.RECORD.read_text().splitlines() if row.startswith("|")]
     assert table[0] == "|  | claims on sqlite | kills on sqlite |"
     assert table[3:] == ["| runs | 1,000 | 8 |", "| lost | 0 | 0 |"]
 
 
 @pytest.mark.proves("I3")
 @pytest.mark.parametrize(
-    ("heard", "found"),
+    ("received", "found"),
     [
         (["a", "b", "c"], Findings()),
         (["a", "c"], Findings(lost=1)),
@@ -127,12 +127,14 @@ def test_a_record_keeps_the_columns_of_others(
         (["b", "a", "c"], Findings(out_of_order=1)),
         (
             ["a", "b", {"approved": False}],
-            Findings(lost=1, faults=["a job was told {'approved': False}, which nobody has said"]),
+            Findings(lost=1, faults=["a job received {'approved': False}, which was not sent"]),
         ),
     ],
     ids=["all is well", "one is lost", "all are lost", "twice", "out of order", "a stranger"],
 )
-def test_what_a_job_was_told_is_what_was_accepted(heard: list[Any], found: Findings) -> None:
+def test_received_messages_are_compared_with_accepted_ones(
+    received: list[Any], found: Findings
+) -> None:
     findings = Findings()
-    compare(["a", "b", "c"], heard, findings)
+    compare(["a", "b", "c"], received, findings)
     assert findings == found

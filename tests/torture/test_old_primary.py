@@ -1,4 +1,6 @@
-"""I21: whoever has written to the new primary leaves an old one alone, however it got there."""
+"""A process that has written to the new primary does not use the old one, however it is reached
+(I21).
+"""
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -8,19 +10,19 @@ import pytest
 
 from headway.adapters.sql.connect.server_check import Purpose
 from headway.adapters.sql.sql_store import open_store
-from headway.core.command.admin.set_lane import SetLane
+from headway.core.command.admin.lane_limits import SetLane
 from headway.core.errors import DatabaseUnavailable
 from headway.core.ids import MAIN_LANE
-from tests.contract.backends import run_apart, upgrade
+from tests.contract.backends import run_in_thread, upgrade
 from tests.servers import MariaDBServer, PostgresServer
 from tests.sql.nodes import (
     MariaDBNode,
     Node,
     PostgresNode,
-    connected,
-    connector_to,
-    database_of,
-    epoch_of,
+    make_connector,
+    open_connection,
+    read_database_name,
+    read_epoch,
 )
 
 
@@ -35,7 +37,7 @@ def a_node(server: PostgresServer | MariaDBServer) -> Iterator[Node]:
         node = MariaDBNode(server, name)
     node.create()
     try:
-        run_apart(lambda: upgrade(node.url))
+        run_in_thread(lambda: upgrade(node.url))
         node.execute("UPDATE stream SET cluster_id = 'ours'", "COMMIT")
         yield node
     finally:
@@ -52,27 +54,29 @@ def nodes(request: pytest.FixtureRequest, backend: str) -> Iterator[list[Node]]:
 
 @pytest.mark.proves("I21")
 @pytest.mark.parametrize("backend", ["postgres", "mariadb"])
-async def test_who_came_before_the_failover_was_marked_learns_of_it(nodes: list[Node]) -> None:
+async def test_a_process_from_before_the_failover_detects_the_new_primary(
+    nodes: list[Node],
+) -> None:
     first, second = nodes
     second.leave()
-    veteran = connector_to(first, second)
-    assert await database_of(veteran) == first.database
+    veteran = make_connector(first, second)
+    assert await read_database_name(veteran) == first.database
     first.leave()
     second.come_back()
-    # The newcomer finds one node that takes writes, and nothing to mark; the veteran marks it.
+    # The new process finds one writable node, and nothing to mark; the old process marks it.
     newcomer = await open_store([first.url, second.url])
     try:
-        before = epoch_of(second)
-        assert await database_of(veteran) == second.database
-        assert epoch_of(second) == before + 1
+        before = read_epoch(second)
+        assert await read_database_name(veteran) == second.database
+        assert read_epoch(second) == before + 1
         await newcomer.apply(SetLane(name=MAIN_LANE, max_concurrent=5))
 
         second.leave()
         first.come_back()
         assert newcomer._database.connector is not None
         with pytest.raises(DatabaseUnavailable, match="an old primary that came back"):
-            async with connected(newcomer._database.connector, Purpose.WRITE):
-                """It should not have come here."""
+            async with open_connection(newcomer._database.connector, Purpose.WRITE):
+                """It must not be called."""
     finally:
         second.come_back()
         await newcomer.close()

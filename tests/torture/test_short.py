@@ -1,4 +1,4 @@
-"""The short form of the torture: enough processes, kills and keys to notice what breaks."""
+"""The short form of the torture: enough processes, kills and keys to detect violations."""
 
 from collections.abc import Iterator
 
@@ -23,13 +23,13 @@ def urls(place: str) -> Iterator[list[str]]:
 
 
 def _no_step(_: int) -> None:
-    """Nobody watches."""
+    """Ignore the progress."""
 
 
 @pytest.mark.proves("I4", "I5", "I9", "I13")
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize("place", BACKENDS)
-async def test_processes_share_a_database(urls: list[str]) -> None:
+async def test_processes_that_share_a_database_cause_no_violation(urls: list[str]) -> None:
     size = Size(run_count=400, process_count=4, key_count=50)
     findings = await torture(urls, size, _no_step)
     assert (findings.violations, findings.faults) == (0, [])
@@ -67,13 +67,15 @@ async def test_a_database_fails_over_under_load(pair: Pair) -> None:
 @pytest.mark.proves("R1.5")
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize("place", BACKENDS)
-async def test_of_a_hundred_from_four_processes_one_is_accepted(urls: list[str]) -> None:
+async def test_one_of_a_hundred_submissions_from_four_processes_is_accepted(
+    urls: list[str],
+) -> None:
     findings = await hundred(urls, 5, _no_step)
     assert (findings.faults, findings.accepted, findings.told) == ([], 5, 5 * (CALLER_COUNT - 1))
 
 
 @pytest.mark.proves("R1.5")
 @pytest.mark.backend("sqlite-memory")
-async def test_of_a_hundred_in_memory_one_is_accepted() -> None:
+async def test_one_of_a_hundred_submissions_in_memory_is_accepted() -> None:
     findings = await hundred_in_memory(5, _no_step)
     assert (findings.faults, findings.accepted, findings.told) == ([], 5, 5 * (CALLER_COUNT - 1))

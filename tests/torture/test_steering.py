@@ -1,4 +1,4 @@
-"""The short form of the steering torture: every way in which Redis breaks, once."""
+"""The short form of the steering torture: every fault of Redis, once."""
 
 from collections.abc import Iterator
 
@@ -21,12 +21,12 @@ def urls() -> Iterator[list[str]]:
 
 
 def _no_step(_: int) -> None:
-    """Nobody watches."""
+    """Ignore the progress."""
 
 
 @pytest.mark.proves("I3", "I22")
 @pytest.mark.timeout(240)
-async def test_nothing_that_was_accepted_is_lost_with_redis(urls: list[str]) -> None:
+async def test_no_accepted_message_is_lost_with_redis(urls: list[str]) -> None:
     size = Size(run_count=0, kill_count=len(FAULTS))
     findings = await steering(urls, size, _no_step)
     assert (findings.violations, findings.faults) == (0, [])
@@ -37,7 +37,7 @@ async def test_nothing_that_was_accepted_is_lost_with_redis(urls: list[str]) -> 
 @pytest.mark.proves("I3", "I22")
 @pytest.mark.slow
 @pytest.mark.timeout(240)
-async def test_nothing_that_was_accepted_is_lost_with_a_master(urls: list[str]) -> None:
+async def test_no_accepted_message_is_lost_with_a_cluster_master(urls: list[str]) -> None:
     findings = await steering(urls, Size(run_count=0, failover_count=1), _no_step)
     assert (findings.violations, findings.faults) == (0, [])
     assert findings.outages == 1
@@ -45,7 +45,7 @@ async def test_nothing_that_was_accepted_is_lost_with_a_master(urls: list[str]) 
 
 @pytest.mark.proves("R4.13")
 @pytest.mark.timeout(240)
-async def test_an_instance_that_was_paused_past_its_lease_lets_go(
+async def test_an_instance_that_was_paused_past_its_lease_releases_its_runs(
     urls: list[str], redis_server: RedisServer
 ) -> None:
     size = Size(run_count=30, pause_count=1, process_count=3, key_count=50)

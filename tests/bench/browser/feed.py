@@ -1,8 +1,7 @@
-"""What the page is shown: thousands of active runs, most of them queued, and a stream that changes
-them all the time.
+"""A feed for the page: thousands of active runs, most of them queued, that change constantly.
 
-It stands in for the server, which is measured for itself, so that what is slow is the page. The
-words are the server's: they are checked against its own description of them.
+It replaces the server, which is measured separately, so that only the page is measured. The
+documents are those of the server: they are checked against its OpenAPI document.
 """
 
 import asyncio
@@ -26,11 +25,14 @@ from headway.core.run import recent
 
 TICK_S: Final = 0.02
 MOVE_EVERY: Final = 20
-"""Of so many changes one is an end: the next in line begins, and a new one is queued."""
+"""Every so many changes, a run ends: the next in the queue starts, and a new one is queued."""
 LASTING: Final = "key-00000"
-"""Its run never ends: its figure `told` says how many changes the page has taken in."""
+"""The run that never ends.
+
+Its progress field `told` counts the changes that the page has applied.
+"""
 RUNNING_SHARE: Final = 0.01
-"""Of all runs; the others are queued, as on a board with a limit."""
+"""The share of runs that are running; the others are queued, as on a board with a limit."""
 
 
 def _now() -> str:
@@ -38,7 +40,7 @@ def _now() -> str:
 
 
 def _event_id(seq: int) -> str:
-    """An id as the server makes it: the `seq`, and a mark that stays the same for that event."""
+    """Return an id as the server makes it: the `seq`, and a mark that is constant per event."""
     return event_id(seq, Instant(seq))
 
 
@@ -124,7 +126,9 @@ class Feed:
         return {"keys": keys[: recent.KEY_COUNT_MAX], "has_older": has_older, **limits}
 
     def changes(self) -> Iterator[dict[str, Any]]:
-        """The next change: a run's figures, or an end with the two beginnings that it makes."""
+        """Make the next change: the progress of a run, or an end with the two starts that it
+        causes.
+        """
         self._turn += 1
         run = self._running.popleft()
         if self._turn % MOVE_EVERY:
@@ -159,7 +163,7 @@ class Feed:
         await response.prepare(request)
         begun_s = time.monotonic()
         sent = 0
-        while request.transport is not None:  # Until the browser leaves.
+        while request.transport is not None:  # Until the browser disconnects.
             due = int((time.monotonic() - begun_s) * self._changes_per_s)
             blocks = []
             while sent < due:

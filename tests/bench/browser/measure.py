@@ -1,4 +1,4 @@
-"""How soon the board answers a hand, and what it holds in memory, while everything moves."""
+"""Measure how soon the board reacts to input, and its memory use, while everything changes."""
 
 import math
 import os
@@ -21,12 +21,12 @@ NAME: Final = "page"
 STEP_COUNT: Final = 1
 LATENCY_MS_MAX: Final = 200.0
 GROWTH_MAX: Final = 1.2
-"""Of what is held at the end, to what was held when it had settled."""
+"""The allowed ratio of the memory at the end to the memory after settling."""
 PAUSE_MS: Final = 250
 SETTLED_SHARE: Final = 0.2
-"""For that part of the time the page may still grow: its lists of what is over fill up."""
+"""The share of the time in which the page may still grow: its lists of ended runs fill up."""
 
-# From the event, as the browser stamps it, to the frame that shows what came of it.
+# From the event, as the browser stamps it, to the frame that shows its effect.
 WATCH_INPUT: Final = """() => {
   window.latencies = [];
   for (const kind of ["keydown", "click", "wheel"]) {
@@ -54,7 +54,7 @@ QUICK: Final = Scale(60.0, 10_000, 1_000)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seen:
-    """What was seen of the page."""
+    """The measurements of the page."""
 
     duration_s: float
     run_count: int
@@ -64,24 +64,24 @@ class Seen:
     p95_ms: float
     worst_ms: float
     shown_rate: float
-    """Events that the page has taken in, a second."""
+    """Events that the page has applied per second."""
     heap_before: int
     heap_after: int
-    """Bytes of the tab's own heap, after its rubbish was collected."""
+    """Bytes of the tab's own heap, after a garbage collection."""
     resident_before: int
     resident_after: int
-    """Bytes of all processes that draw or compute for it, the shared worker's among them."""
+    """Bytes of all processes that render or compute for it, including the shared worker."""
 
     @property
     def misses(self) -> list[str]:
-        found = []
+        misses = []
         if self.p95_ms >= LATENCY_MS_MAX:
-            found.append(f"page: p95 of input is {self.p95_ms:.0f} ms, not {LATENCY_MS_MAX:.0f}")
+            misses.append(f"page: p95 of input is {self.p95_ms:.0f} ms, not {LATENCY_MS_MAX:.0f}")
         if self.heap_after > self.heap_before * GROWTH_MAX:
-            found.append(f"page: its heap grew to {self.heap_after / self.heap_before:.0%}")
+            misses.append(f"page: its heap grew to {self.heap_after / self.heap_before:.0%}")
         if self.resident_after > self.resident_before * GROWTH_MAX:
-            found.append(f"page: it grew to {self.resident_after / self.resident_before:.0%}")
-        return found
+            misses.append(f"page: it grew to {self.resident_after / self.resident_before:.0%}")
+        return misses
 
     def as_json(self) -> dict[str, Any]:
         return {"page": "board", **asdict(self)}
@@ -142,7 +142,7 @@ def _look(browser: Browser, address: str, scale: Scale) -> Seen:
 
 
 def _use(page: Page, *, until_s: float) -> None:
-    """Type, open a row and close it, scroll there and back: what people do."""
+    """Type, open a row and close it, scroll down and up: the most common actions."""
     search = page.get_by_label("Find a key")
     opener = page.get_by_test_id("row").get_by_role("button", name="Parameters of").first
     hands: list[Callable[[], None]] = [
@@ -164,7 +164,7 @@ def _use(page: Page, *, until_s: float) -> None:
 
 
 def _told_count(page: Page) -> float:
-    """How many changes the page has taken in, as the row says whose run never ends."""
+    """Return how many changes the page has applied, from the row of the run that never ends."""
     figures = page.get_by_label(LASTING, exact=True).get_by_test_id("figures")
     shown = figures.get_by_text("told", exact=True).locator("xpath=following-sibling::dd")
     return float(shown.inner_text().replace(",", ""))

@@ -1,4 +1,4 @@
-"""The memory of the processes that draw a page, as the system counts it."""
+"""The memory of the processes that render a page, as the system counts it."""
 
 import os
 from pathlib import Path
@@ -8,7 +8,7 @@ RENDERER: Final = b"--type=renderer"
 
 
 def resident_byte_count(ancestor: int) -> int:
-    """Of all renderers that this process has started, however far down; 0 where nothing is told."""
+    """Return the memory of all renderers below this process, or 0 if it is unknown."""
     parents: dict[int, int] = {}
     renderers: list[int] = []
     for folder in Path("/proc").glob("[0-9]*"):

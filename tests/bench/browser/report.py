@@ -1,4 +1,4 @@
-"""The figures of the page, as a table and as a part of docs/benchmarks.md."""
+"""The measurements of the page, as a table and as a part of docs/benchmarks.md."""
 
 from pathlib import Path
 from typing import Final

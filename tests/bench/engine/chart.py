@@ -1,4 +1,4 @@
-"""The results as a picture: bars, drawn as SVG by hand, for light and dark pages alike."""
+"""The results as a picture: bars, drawn as SVG by hand, for light and dark pages."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -37,7 +37,7 @@ line.spread { stroke: #1f2937; stroke-opacity: 0.55; stroke-width: 1.5; }
   rect.bar.ours { fill: #58a6ff; }
   line.spread { stroke: #e6edf3; }
 }"""
-# For each panel: its heading, what is drawn, and what to look for.
+# For each panel: its heading, the measure, and which direction is better.
 PANELS: Final[Mapping[Work, tuple[str, Measure, str]]] = {
     Work.DRAIN: ("Jobs that do nothing", Measure.RATE, "jobs per second: more is better"),
     Work.PICKUP: ("From the call to the job's first line", Measure.P50, "p50: less is better"),
@@ -66,7 +66,7 @@ class Bar:
     value: float
     low: float
     high: float
-    said: str
+    value_text: str
     is_ours: bool
 
 
@@ -82,7 +82,7 @@ class Panel:
 
 
 def chart(results: Sequence[Result]) -> str:
-    """An SVG with a panel for each race; the empty text when none was run."""
+    """Return an SVG with a panel for each race, or an empty text if none was run."""
     columns = [
         [panel for work in column if (panel := _panel(work, results)).bars] for column in COLUMNS
     ]
@@ -95,7 +95,7 @@ def _panel(work: Work, results: Sequence[Result]) -> Panel:
     bars = tuple(
         _bar(result, measure)
         for result in results
-        # What only headway does stands in the table.
+        # Measures that only headway has are in the table.
         if result.work is work and result.entry.detail not in (OF_WORKERS, OF_CHILDREN)
     )
     return Panel(title=title, note=note, bars=bars)
@@ -110,7 +110,7 @@ def _bar(result: Result, measure: Measure) -> Bar:
         value=series.median,
         low=series.low,
         high=series.high,
-        said="not in time" if isinf(series.median) else f"{series.median:{form}}{unit}",
+        value_text="not in time" if isinf(series.median) else f"{series.median:{form}}{unit}",
         is_ours=entry.contestant.is_ours,
     )
 
@@ -165,4 +165,6 @@ def _bar_lines(bar: Bar, *, left: int, top: int, most: float) -> Iterator[str]:
                 f'x2="{high:.1f}" y2="{middle:g}"/>'
             )
         end = max(start + drawn, high)
-    yield (f'<text class="value{kind}" x="{end + 8:.1f}" y="{base}">{escape(bar.said)}</text>')
+    yield (
+        f'<text class="value{kind}" x="{end + 8:.1f}" y="{base}">{escape(bar.value_text)}</text>'
+    )

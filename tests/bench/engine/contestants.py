@@ -1,4 +1,4 @@
-"""Who takes part, in what, and with which settings."""
+"""The contestants, their disciplines, and their settings."""
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -25,7 +25,7 @@ OF_WORKERS: Final = "a worker over HTTP"
 OF_CHILDREN: Final = "a list of 2,000, a child task each"
 CHILD_COUNT: Final = 2_000
 REMOTE_SHARE: Final = 0.3
-"""Of the flows, where each step goes to a worker."""
+"""The number of flows in which each step goes to a worker."""
 PARKED_COUNT: Final = 10_000
 
 
@@ -33,14 +33,14 @@ PARKED_COUNT: Final = 10_000
 class Scale:
     rounds: Mapping[Work, int]
     job_share: float
-    """Of the jobs of those disciplines in which fewer do not make it easier."""
+    """The least share of the jobs, in disciplines that do not become easier with fewer."""
     spread_s: float
-    """Over how long the sleepers wake."""
+    """The period over which the sleepers wake."""
     watch_s: float
-    """For how long an idle engine is watched."""
+    """How long an idle engine is observed."""
     finished_count: int
     parked_count: int
-    """How many parked tasks are weighed."""
+    """How many parked tasks are measured for memory."""
 
 
 FULL: Final = Scale(
@@ -80,13 +80,13 @@ class Contestant:
     title: str
     store: str
     durability: str = ""
-    """On SQLite, what a commit survives: `process` or `power`."""
+    """The failure that a commit survives on SQLite: `process` or `power`."""
     concurrent_count: int = 100
-    """How many jobs at once, unless the discipline says; chosen by hand, not searched for."""
+    """How many jobs run at once, unless the discipline specifies it; chosen by hand."""
     job_counts: Mapping[Work, int] = field(default_factory=dict)
-    """What it takes part in, and with how many jobs: enough for a few seconds."""
+    """Its disciplines, each with a number of jobs that takes a few seconds."""
     is_restarted: bool = False
-    """After a kill it is started again under its own name: others do not take over its jobs."""
+    """True if only a restart under the same name resumes its jobs after a kill."""
 
     @property
     def is_ours(self) -> bool:
@@ -215,8 +215,8 @@ class Entry:
 
     @property
     def title(self) -> str:
-        said = f"{self.contestant.title}, {self.contestant.store_title}"
-        return f"{said}, {self.detail}" if self.detail else said
+        text = f"{self.contestant.title}, {self.contestant.store_title}"
+        return f"{text}, {self.detail}" if self.detail else text
 
 
 def entries_of(

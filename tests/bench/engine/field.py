@@ -1,4 +1,4 @@
-"""Brings together who races and what on: databases, and the environments of other systems."""
+"""Prepare the race: the entries, the databases, and the environments of other systems."""
 
 import itertools
 import sys
@@ -42,7 +42,7 @@ def open_field(
     scale: Scale,
     excuse: Step,
 ) -> Iterator[Field]:
-    """Start and install what is needed; what cannot be had is excused, and left out."""
+    """Start and install what is needed. Report and leave out what is unavailable."""
     with ExitStack() as stack:
         usual = {
             place.family: place for place in places if place.is_usual and place.family in stores
@@ -72,7 +72,7 @@ def open_field(
 
 
 def _pythons(entries: Iterable[Entry], excuse: Step) -> dict[str, str]:
-    """The interpreter of each system; those that cannot be installed are excused."""
+    """Return the interpreter of each system. Report those that cannot be installed."""
     pythons = {OURS: sys.executable}
     for system in dict.fromkeys(entry.contestant.system for entry in entries):
         if system not in pythons:

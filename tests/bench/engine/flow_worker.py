@@ -1,6 +1,6 @@
 """`python -m tests.bench.engine.flow_worker`: a worker with one service, until it is killed.
 
-It prints its address. Who starts it tells the registry: there is no server here.
+It prints its address. The process that starts it registers it, because there is no server here.
 """
 
 import asyncio
@@ -8,7 +8,7 @@ from typing import Any
 
 from aiohttp import web
 
-from headway.process import run_process
+from headway.process.dedicated import run_process
 from headway.worker.service_registry import Services
 from headway.worker.worker_server import CallServer
 from tests.bench.engine.marks import FOR_EVER_S

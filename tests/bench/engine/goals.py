@@ -1,4 +1,4 @@
-"""What must hold, and whether it does."""
+"""The goals, and whether the results meet them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -19,21 +19,21 @@ from tests.bench.figures import Series
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Goal:
-    """A limit to one of our figures, or to its ratio to the best other's on the same ground."""
+    """A limit of a value of ours, or of its ratio to the best other on the same ground."""
 
     work: Work
     store: str
     durability: str = ""
-    """Of our figure. The best other survives as much, unless ours is the least."""
+    """The durability of our value. The best other survives as much, unless ours is the least."""
     measure: Measure
     limit: float
     aim: float | None = None
     is_ratio: bool = False
-    """Times the best other, which is the least that is wanted; else the most that is allowed."""
+    """The minimum as a multiple of the best other, or else the maximum allowed."""
     is_any_store: bool = False
-    """The others may use any store."""
+    """True if the others may use any store."""
     is_least: bool = False
-    """The least that is wanted, though it is no ratio."""
+    """True if the limit is a minimum although it is not a ratio."""
     detail: str = ""
 
 
@@ -42,7 +42,7 @@ class Verdict:
     goal: Goal
     value: Series
     other: str
-    """Which the best other is; empty where there is none in it."""
+    """The name of the best other, or empty if there is none."""
 
     @property
     def holds(self) -> bool:
@@ -92,7 +92,7 @@ def _at_most(
     aim: float | None = None,
     detail: str = "",
 ) -> list[Goal]:
-    """Of `limits` the first is for SQLite, the second for PostgreSQL."""
+    """Make two goals. The first of `limits` is for SQLite, the second for PostgreSQL."""
     return [
         Goal(
             work=work,
@@ -139,7 +139,7 @@ def _at_least_times(
 
 
 def _flow_steps(store: str, durability: str) -> Goal:
-    """Of functions, beside the best other that commits each step, wherever it keeps them."""
+    """Make the goals of functions, beside the best other that commits each step on any store."""
     return _at_least_times(
         Work.FLOWS,
         5,
@@ -173,7 +173,7 @@ GOALS: Final = (
 
 
 def verdicts(results: Sequence[Result]) -> list[Verdict]:
-    """Of the goals of which something was measured."""
+    """Yield the verdicts of the goals that were measured."""
     found = (_verdict(goal, results) for goal in GOALS)
     return [verdict for verdict in found if verdict is not None]
 

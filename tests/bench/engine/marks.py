@@ -1,4 +1,4 @@
-"""What a job does that is killed: it leaves a mark, and goes on until then.
+"""The job of a process that is killed: it leaves a mark, and runs until then.
 
 Nothing but the standard library.
 """

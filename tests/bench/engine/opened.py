@@ -1,4 +1,4 @@
-"""headway with one job, as all of its measurements have it."""
+"""A headway with one job, as all measurements use it."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -18,7 +18,7 @@ LOOK_S: Final = 0.002
 async def opened_engine(
     order: Order, job: Callable[..., Awaitable[None]]
 ) -> AsyncIterator[Headway]:
-    """An engine with one job, whose lane has room and is paused until `resume`."""
+    """Open an engine with one job. Its lane has capacity, and is paused until `resume`."""
     await upgrade_database([order.url])
     durability = cast("Durability | None", order.durability or None)
     headway = Headway(order.url, durability=durability, stop_wait_s=0.0)
@@ -34,7 +34,7 @@ async def opened_engine(
 async def submit_many(
     headway: Headway, count: int, *, key_of: Callable[[int], str | None] = lambda _: None
 ) -> None:
-    """In order; those of a batch are sent at once."""
+    """Submit in order. The submissions of a batch are sent concurrently."""
     for first in range(0, count, SUBMITTER_COUNT):
         async with asyncio.TaskGroup() as group:
             for number in range(first, min(count, first + SUBMITTER_COUNT)):
@@ -52,8 +52,8 @@ async def resume(headway: Headway) -> None:
 
 
 async def until_all_ended(headway: Headway) -> None:
-    """Until the database says so."""
-    while await _active_count(headway):  # noqa: ASYNC110 - Nothing tells that a lane is empty.
+    """Wait until the database confirms it."""
+    while await _active_count(headway):  # noqa: ASYNC110 - There is no event for an empty lane.
         await asyncio.sleep(LOOK_S)
 
 

@@ -1,4 +1,4 @@
-"""What a system is asked to do, and what it says about it. A process each, one JSON each way.
+"""The order for a system, and its answer: one process each, one JSON document each way.
 
 Nothing but the standard library: this is imported in the environments of other systems too.
 """
@@ -12,7 +12,7 @@ from pathlib import Path
 
 class Work(StrEnum):
     DRAIN = "w2"
-    """Jobs that do nothing, all of them waiting: until the last has ended, durably."""
+    """Queued jobs that do nothing: the time until the last one has ended durably."""
     PICKUP = "w3"
     """From the call that submits a job to the job's first line, on an idle worker."""
     KEYED = "w4"
@@ -20,28 +20,28 @@ class Work(StrEnum):
     FLOWS = "w5"
     """Flows of ten steps that do nothing, each durable before the next begins."""
     RECOVERY = "w6"
-    """Jobs that run when their process is killed: until all of them run elsewhere."""
+    """Jobs that run when their process is killed: the time until all of them run elsewhere."""
     SLEEPERS = "sleepers"
-    """Many jobs that sleep: what they weigh, and how late they wake."""
+    """Many jobs that sleep: their memory, and how late they wake."""
     PARKED = "parked"
-    """Tasks of flows that wait: what they cost others, what they weigh, how late they go on."""
+    """Tasks of flows that wait: their cost for others, their memory, and how late they resume."""
     IDLE = "idle"
-    """What it costs to have many jobs that cannot start."""
+    """The cost of many jobs that cannot start."""
     STARTUP = "startup"
     """From the start of the program to the first line of its first job, beside many finished."""
 
 
 STEP_COUNT = 10
-"""Of a flow."""
+"""The number of steps of a flow."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Order:
     work: Work
     store: str
-    """Of a system that can use several: sqlite, postgres or redis."""
+    """The store of a system that supports several: sqlite, postgres or redis."""
     durability: str = ""
-    """On SQLite, what a commit survives: `process` or `power`. Servers are set to keep all."""
+    """The failure that a commit survives on SQLite: `process` or `power`. Servers survive both."""
     url: str = ""
     answer_file: str = ""
     job_count: int = 0
@@ -49,20 +49,20 @@ class Order:
     concurrent_count: int = 1
     work_s: float = 0.0
     spread_s: float = 0.0
-    """Over how long the sleepers wake."""
+    """The period over which the sleepers wake."""
     watch_s: float = 0.0
-    """For how long an idle system is watched."""
+    """How long an idle system is observed."""
     parked_count: int = 0
-    """How many tasks are parked when they are weighed."""
+    """How many tasks are parked when memory is measured."""
     is_apart: bool = False
-    """Another process submits."""
+    """True if another process submits."""
     variant: str = ""
     role: str = ""
-    """One of several processes of the same measurement."""
+    """The role of this process, if a measurement has several."""
     marks_folder: str = ""
-    """Where jobs that start leave a file each."""
+    """The folder in which each started job leaves a file."""
     ordered_at_s: float = 0.0
-    """By the clock that all processes of a machine share."""
+    """An instant by the clock that all processes of a machine share."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,9 +70,9 @@ class Answer:
     count: int = 0
     elapsed_s: float = 0.0
     reference_s: float = 0.0
-    """What the same took without what is measured."""
+    """The time of the same work without the measured effect."""
     cpu_s: float = 0.0
-    """Of the worker's process alone: what a server spends is not in it."""
+    """CPU time of the worker's process alone, without that of a server."""
     times_ms: tuple[float, ...] = ()
     violation_count: int = 0
     """Jobs that began before an earlier one of their key had ended, or above the limit."""
@@ -80,7 +80,7 @@ class Answer:
 
 
 def received_order() -> Order:
-    """The order that this process was started with."""
+    """Return the order that this process was started with."""
     fields = json.loads(sys.argv[1])
     return Order(**{**fields, "work": Work(fields["work"])})
 
@@ -90,7 +90,7 @@ def as_argument(order: Order, **changes: object) -> str:
 
 
 def give_answer(order: Order, answer: Answer) -> None:
-    """Into a file: what systems print is their own business."""
+    """Write the answer into a file, because systems print text of their own."""
     Path(order.answer_file).write_text(json.dumps(asdict(answer)), encoding="utf-8")
 
 

@@ -12,7 +12,7 @@ from headway.bootstrap import open_store
 from headway.core.command.run.submit import Submit
 from headway.core.document import encode_document
 from headway.core.ids import Key, RunId
-from headway.process import run_process
+from headway.process.dedicated import run_process
 from headway.services.submit.admit import admit
 from tests.bench.engine.opened import opened_engine, resume, submit_many, until_all_ended
 from tests.bench.engine.order import Answer, Order, Work, as_argument, give_answer, received_order
@@ -104,7 +104,7 @@ async def _start_submitter(order: Order) -> Process:
 
 
 async def _submit_apart(submitter: Process, number: int) -> float:
-    """When the other process made its call, by the clock that both share."""
+    """Return when the other process made its call, by the clock that both share."""
     assert submitter.stdin is not None
     assert submitter.stdout is not None
     submitter.stdin.write(b"%d\n" % number)
@@ -112,7 +112,7 @@ async def _submit_apart(submitter: Process, number: int) -> float:
 
 
 async def submit_when_told(order: Order) -> None:
-    """The other process: it has no engine."""
+    """Run the submitting process, which has no engine."""
     store = await open_store([order.url], durability="process")
     print("ready", flush=True)
     while line := await asyncio.to_thread(sys.stdin.readline):

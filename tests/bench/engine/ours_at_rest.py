@@ -1,4 +1,4 @@
-"""headway's part in what is not a race: waiting, sleeping, starting, and going on after a kill."""
+"""headway's part beside the races: waiting, sleeping, starting, and recovering after a kill."""
 
 import asyncio
 import time
@@ -14,11 +14,11 @@ from tests.bench.stopwatch import Stopwatch
 
 SETTLE_S: Final = 3.0
 SLEEP_BEGINS_S: Final = 5.0
-"""All sleep for at least so long."""
+"""The least time that all of them sleep."""
 
 
 async def stay(order: Order) -> None:
-    """Work until killed, with the lease that is usual."""
+    """Work until killed, with the default lease."""
 
     async def job(ctx: RunContext, number: int) -> None:
         await hold(order, number)
@@ -31,7 +31,7 @@ async def stay(order: Order) -> None:
 
 
 async def sleep_together(order: Order) -> Answer:
-    """What sleeping jobs weigh, and how late they go on; `times_ms` are latenesses."""
+    """Measure the memory of sleeping jobs, and how late they resume; `times_ms` are latenesses."""
     wakes: list[float] = []
     asleep_count = 0
     are_asleep, may_know, have_woken = asyncio.Event(), asyncio.Event(), asyncio.Event()
@@ -80,7 +80,7 @@ def memory_bytes() -> int:
 
 
 async def wait_idly(order: Order) -> Answer:
-    """What it costs to have jobs that cannot start."""
+    """Measure the cost of jobs that cannot start."""
     is_behind_one_key = order.variant == BEHIND_ONE_KEY
     has_begun = asyncio.Event()
 
@@ -102,7 +102,7 @@ async def wait_idly(order: Order) -> Answer:
 
 
 async def start_up(order: Order) -> Answer:
-    """From before the interpreter began to the first line of a job."""
+    """Measure from before the start of the interpreter to the first line of a job."""
     begun_at_s: asyncio.Future[float] = asyncio.get_running_loop().create_future()
     headway = Headway(order.url)
 

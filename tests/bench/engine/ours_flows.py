@@ -18,14 +18,14 @@ WARM_COUNT: Final = 10
 FLOW: Final = "bench"
 HEARTBEAT_S: Final = 5.0
 LOOK_S: Final = 0.05
-"""Each look costs as much as several steps."""
+"""Each poll costs as much as several steps."""
 ADD_ONE: Final = "add_one"
 
 Definition = dict[str, Any]
 
 
 def in_a_row(node: Definition, count: int = STEP_COUNT) -> Definition:
-    """A flow of `count` such nodes; each takes what the one before has left."""
+    """Return a flow of `count` such nodes. Each reads the output of the one before."""
     kept = {"prep": {"input_key": "count"}, "post": {"output_key": "count"}}
     return {
         "start": "n0",
@@ -87,13 +87,13 @@ class Steps:
         return (given or 0) + 1
 
     def reach(self, more: int) -> asyncio.Event:
-        """Set once there are so many more."""
+        """Return an event that is set after so many more calls."""
         return self._awaited.setdefault(self.count + more, asyncio.Event())
 
 
 @asynccontextmanager
 async def opened_flows(order: Order) -> AsyncIterator[tuple[Headway, Steps]]:
-    """An engine whose flows have room, with a function that adds one."""
+    """Open an engine whose flows have capacity, with a function that adds one."""
     await upgrade_database([order.url])
     durability = cast("Durability | None", order.durability or None)
     headway = Headway(order.url, durability=durability, stop_wait_s=0.0)
@@ -111,7 +111,7 @@ async def start_many(
     flow: str = FLOW,
     params_of: Callable[[int], Definition] = lambda _: {},
 ) -> None:
-    """Tasks of the flow, those of a batch at once."""
+    """Start tasks of the flow, those of a batch concurrently."""
     for first in range(0, count, STARTER_COUNT):
         async with asyncio.TaskGroup() as group:
             for number in range(first, min(count, first + STARTER_COUNT)):
@@ -129,7 +129,7 @@ async def flows(order: Order) -> Answer:
 
 
 async def walk(headway: Headway, task_count: int, last_step: asyncio.Event | None) -> Answer:
-    """All tasks are there before the clock starts."""
+    """Measure the tasks. All of them are created before the clock starts."""
     await headway.lanes.set(FLOW_LANE, is_paused=True)
     await start_many(headway, task_count)
     watch = Stopwatch()
@@ -142,8 +142,8 @@ async def walk(headway: Headway, task_count: int, last_step: asyncio.Event | Non
 
 
 async def until_none_is_held(headway: Headway) -> None:
-    """Nor queued: all have ended, or are parked."""
-    while await _held_count(headway):  # noqa: ASYNC110 - Nothing tells that a lane is empty.
+    """Wait until no task is queued or running: all have ended, or are parked."""
+    while await _held_count(headway):  # noqa: ASYNC110 - There is no event for an empty lane.
         await asyncio.sleep(LOOK_S)
 
 
@@ -154,13 +154,14 @@ async def _held_count(headway: Headway) -> int:
 async def _of_workers(order: Order) -> Answer:
     async with opened_flows(order) as (headway, _), _worker(headway):
         await headway.flows.publish(FLOW, REMOTE)
-        await walk(headway, WARM_COUNT, None)  # What is slow to import is imported at the first.
+        # Modules that are slow to import are imported by the first task.
+        await walk(headway, WARM_COUNT, None)
         return await walk(headway, order.job_count, None)
 
 
 @asynccontextmanager
 async def _worker(headway: Headway) -> AsyncIterator[None]:
-    """A worker in a process of its own, which is known to be alive."""
+    """Start a worker in a process of its own, and report it as alive."""
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "tests.bench.engine.flow_worker"), stdout=asyncio.subprocess.PIPE
     )

@@ -1,4 +1,4 @@
-"""headway's part in what parked tasks cost others, weigh, and how late they go on."""
+"""headway's part in the cost of parked tasks: for others, in memory, and how late they resume."""
 
 import asyncio
 import time
@@ -18,7 +18,7 @@ from tests.bench.engine.ours_flows import (
 )
 
 WALKED_COUNT: Final = 300
-"""Tasks of ten steps, whose rate is taken without and with parked ones."""
+"""Tasks of ten steps, whose rate is measured without and with parked ones."""
 WALK_COUNT: Final = 3
 FAR_MS: Final = 86_400_000
 WAITS: Final[dict[str, dict[str, Any]]] = {
@@ -29,13 +29,13 @@ WAITS: Final[dict[str, dict[str, Any]]] = {
 LOOK_S: Final = 0.1
 WAKE_BEGINS_S: Final = 5.0
 WAKING_COUNT_PER_S: Final = 167
-"""As when a hundred thousand wake within ten minutes."""
+"""The rate of a hundred thousand that wake within ten minutes."""
 STARTED_COUNT_PER_S: Final = 300
-"""So many at least can be started before the first wakes."""
+"""The least number that can be started before the first one wakes."""
 
 
 async def park(order: Order) -> Answer:
-    """`reference_s` is the time of the same flows without any; `times_ms` are latenesses."""
+    """Measure parked tasks. `reference_s` is without any parked ones; `times_ms` are latenesses."""
     wakes = Wakes()
     async with opened_flows(order) as (headway, steps):
         headway.flows.function(name="begin")(wakes.begin)
@@ -71,7 +71,7 @@ async def _walked(headway: Headway, steps: Steps) -> float:
 
 
 async def _park(headway: Headway, count: int) -> None:
-    """So many more, of each kind as many."""
+    """Park so many more, the same number of each kind."""
     for number, kind in enumerate(WAITS):
         share = len(range(number, count, len(WAITS)))
         await start_many(headway, share, flow=kind)
@@ -104,17 +104,17 @@ class Wakes:
         return time.time()
 
     async def wake(self, given: dict[str, float]) -> None:
-        """The commit before the timer counts as lateness too: it is a small part."""
+        """Record the lateness. It includes the commit before the timer, which is a small part."""
         passed_ms = (time.time() - given["begun_at_s"]) * 1_000
         self.late_ms.append(passed_ms - given["delay_ms"])
 
 
 async def _wake(headway: Headway, wakes: Wakes, spread_s: float) -> list[float]:
-    """How late tasks go on whose timers end one after another; all are parked before."""
+    """Measure how late tasks resume whose timers end one after another; all are parked before."""
     count = round(spread_s * WAKING_COUNT_PER_S)
 
     def delay(number: int) -> dict[str, Any]:
-        """Whoever starts later sleeps less long: they are woken one after another."""
+        """Tasks that start later sleep less, so that they are woken one after another."""
         due_s = began_s + WAKE_BEGINS_S + count / STARTED_COUNT_PER_S + number / WAKING_COUNT_PER_S
         return {"delay_ms": max(2_000, round((due_s - time.monotonic()) * 1_000))}
 

@@ -1,4 +1,4 @@
-"""Pickup latency, taken alike in every system: submit, wait for the first line, pause, again.
+"""Pickup latency, measured equally in every system: submit, wait for the first line, pause.
 
 Nothing but the standard library: this is used in the environments of other systems too.
 """
@@ -15,13 +15,13 @@ from tests.bench.engine.referee import Referee
 from tests.bench.stopwatch import Stopwatch
 
 PAUSE_S: Final = (0.005, 0.03)
-"""Of any length between, so that nobody's rhythm fits to it."""
+"""Random lengths between these, so that no polling interval is in phase with them."""
 
 
 async def time_pickups(
     order: Order, referee: Referee, submit: Callable[[int], Awaitable[object]]
 ) -> Answer:
-    """`submit` gives the instant of its call, a float, if another process has made it."""
+    """Measure. `submit` returns the instant of its call, a float, if another process made it."""
     loop, has_begun = asyncio.get_running_loop(), asyncio.Event()
     referee.on_begin = lambda: loop.call_soon_threadsafe(has_begun.set)
     times_ms, watch = [], Stopwatch()
@@ -30,10 +30,10 @@ async def time_pickups(
             await asyncio.sleep(random.uniform(*PAUSE_S))
             has_begun.clear()
             called_at_s = time.perf_counter()
-            told = await submit(number)
+            submitted_at_s = await submit(number)
             await has_begun.wait()
-            if isinstance(told, float):
-                called_at_s = told
+            if isinstance(submitted_at_s, float):
+                called_at_s = submitted_at_s
             times_ms.append((referee.begun_at_s[number] - called_at_s) * 1_000)
     return _answer(order, watch, times_ms)
 

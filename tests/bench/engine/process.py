@@ -1,4 +1,4 @@
-"""A system at work: a process of its own, with an interpreter that has it."""
+"""Run a system in a process of its own, with an interpreter that has it."""
 
 import os
 import subprocess
@@ -20,17 +20,17 @@ BYTECODE: Final = ROOT / ".cache" / "bytecode"
 
 
 class DidNotFinish(Exception):
-    """A system gave no answer; the sentence says what it said instead."""
+    """A system gave no answer. The message contains its last output."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ground:
-    """What the race is run on."""
+    """The environment of the race."""
 
     new_databases: Mapping[str, Callable[[], AbstractContextManager[str]]]
-    """For each store: the URL of an empty one, gone at the end."""
+    """For each store: opens the URL of an empty database, which is removed at the end."""
     places: Mapping[str, Place]
-    """Those of headway's stores, as the measurements of the store know them."""
+    """The stores of headway, as the measurements of the store name them."""
     pythons: Mapping[str, str]
     """For each system: the interpreter that has it."""
 
@@ -43,12 +43,12 @@ def carry_out(entry: Entry, url: str, ground: Ground) -> Answer:
         )
         with start(entry, order, ground) as process:
             try:
-                _, said = process.communicate(timeout=ANSWER_TIMEOUT_S)
+                _, output = process.communicate(timeout=ANSWER_TIMEOUT_S)
             except subprocess.TimeoutExpired:
                 process.kill()
                 raise DidNotFinish(f"no answer in {ANSWER_TIMEOUT_S:g} s") from None
         if not path.exists():
-            last = said.strip().splitlines() or [f"it ended with {process.returncode}"]
+            last = output.strip().splitlines() or [f"it ended with {process.returncode}"]
             raise DidNotFinish(last[-1])
         return read_answer(path)
 
@@ -56,7 +56,7 @@ def carry_out(entry: Entry, url: str, ground: Ground) -> Answer:
 def start(
     entry: Entry, order: Order, ground: Ground, *, is_silent: bool = False
 ) -> subprocess.Popen[str]:
-    """The process that carries out `order`; what it says on stderr can be read, unless silent."""
+    """Start the process that carries out `order`. Its stderr can be read, unless silent."""
     contestant = entry.contestant
     module = OURS_MODULE if contestant.is_ours else f"tests.bench.peers.{contestant.system}"
     return subprocess.Popen(
@@ -70,7 +70,9 @@ def start(
 
 
 def _environment() -> dict[str, str]:
-    """Ours, but a module is compiled once and not by each process: an installation does that."""
+    """Our environment, but modules are compiled once and not by each process, as installed ones
+    are.
+    """
     environment = dict(os.environ) | {"PYTHONPYCACHEPREFIX": str(BYTECODE)}
     environment.pop("PYTHONDONTWRITEBYTECODE", None)
     return environment

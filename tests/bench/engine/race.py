@@ -1,4 +1,4 @@
-"""Rounds: each entry in turn, then each again, so that noise of the machine hits all alike."""
+"""Rounds: each entry in turn, then each again, so that noise of the machine affects all equally."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -13,11 +13,11 @@ from tests.bench.plan import FILL_COUNT
 from tests.bench.rounds import finish_runs
 
 Step = Callable[[str], None]
-"""Called before each measurement, with what it is."""
+"""Called before each measurement, with its name."""
 
 
 def step_count(entries: Sequence[Entry], scale: Scale) -> int:
-    """How many times `race` will call its `step`."""
+    """Return how many times `race` will call its `step`."""
     work = entries[0].order.work
     fill_count = scale.finished_count // FILL_COUNT if work is Work.STARTUP else 0
     return len(entries) * (scale.rounds[work] + fill_count)
@@ -26,7 +26,7 @@ def step_count(entries: Sequence[Entry], scale: Scale) -> int:
 def race(
     entries: Sequence[Entry], ground: Ground, scale: Scale, step: Step, excuse: Step
 ) -> Iterator[Result]:
-    """All entries are of one work. Another system that does not finish is excused."""
+    """Race entries of one work. Report another system that does not finish."""
     answers: dict[Entry, list[Answer]] = {entry: [] for entry in entries}
     with ExitStack() as stack:
         grown = {}
@@ -64,7 +64,7 @@ def _round(
         except DidNotFinish as reason:
             return reason
 
-    # To recover is to wait: all can do that at the same time.
+    # Recovery is mostly waiting, so all entries can do it concurrently.
     at_once = len(entries) if entries and entries[0].order.work is Work.RECOVERY else 1
     with ThreadPoolExecutor(max_workers=max(at_once, 1)) as pool:
         yield from zip(entries, pool.map(answer_of, entries), strict=True)

@@ -1,4 +1,4 @@
-"""Kill a process in the middle of its jobs, and see when all of them run again elsewhere."""
+"""Kill a process in the middle of its jobs, and measure when all of them run again elsewhere."""
 
 import subprocess
 import tempfile
@@ -17,16 +17,16 @@ from tests.bench.engine.process import DidNotFinish, Ground, start
 
 START_TIMEOUT_S: Final = 60.0
 SETTLE_S: Final = 4.0
-"""The second process is up by then, and idle."""
+"""The second process is ready and idle after this time."""
 GIVE_UP_S: Final = 60.0
 LOOK_S: Final = 0.01
 
 
 def recover(entry: Entry, url: str, ground: Ground) -> Answer:
-    """`elapsed_s` is from the kill until all jobs have begun again; infinite: not in time.
+    """Measure the time from the kill until all jobs have begun again; infinite if not in time.
 
-    The second process is there before the kill and has nothing to do, or is started at the kill
-    where only the first one's successor of the same name takes up its jobs.
+    The second process runs idle before the kill. If only a process of the same name resumes the
+    jobs, it is started at the kill instead.
     """
     with tempfile.TemporaryDirectory(prefix="headway-race-") as folder:
         order = replace(entry.order, url=url, marks_folder=folder)

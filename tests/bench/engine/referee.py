@@ -1,4 +1,4 @@
-"""Watches jobs from within: how many have begun, when, and whether they kept their order.
+"""Observes jobs from inside: how many have begun, when, and whether their order was correct.
 
 Nothing but the standard library: this is used in the environments of other systems too.
 """
@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 
 class Referee:
-    """Jobs call it, from whatever thread they run in."""
+    """Called by jobs, from any thread."""
 
     def __init__(self, *, concurrent_count: int = 0) -> None:
         self.on_begin: Callable[[], object] = lambda: None
@@ -28,7 +28,7 @@ class Referee:
         self.on_begin()
 
     def enter(self, key: int, number: int) -> None:
-        """The job `number`, counted in the order of submission, begins for `key`."""
+        """Record that the job `number`, counted in the order of submission, begins for `key`."""
         with self._lock:
             self._running[key] += 1
             self._running_count += 1

@@ -88,7 +88,7 @@ def write_engine_part(
     page: Path = PAGE,
     picture: Path = CHART,
 ) -> None:
-    """The works that were measured; flows have a part and a picture of their own."""
+    """Return the works that were measured; flows have a part and a picture of their own."""
     measured_on = [*machine.lines(), *places.versions.items()]
     of_flows = [result for result in results if result.work in OF_FLOWS]
     of_others = [result for result in results if result.work not in OF_FLOWS]

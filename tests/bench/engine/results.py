@@ -1,4 +1,4 @@
-"""What came out of the rounds of one entry, measure by measure."""
+"""The results of the rounds of one entry, measure by measure."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -76,7 +76,7 @@ MEASURES: Final[Mapping[Work, tuple[Measure, ...]]] = {
 class Result:
     entry: Entry
     answers: tuple[Answer, ...]
-    """One for each round."""
+    """The values, one for each round."""
 
     @property
     def work(self) -> Work:
@@ -85,19 +85,19 @@ class Result:
     def series(self, measure: Measure) -> Series:
         return Series(tuple(VALUE_OF[measure](answer) for answer in self.answers))
 
-    def said(self, measure: Measure) -> str:
-        """Its median, and how far the rounds lie apart."""
+    def format_measure(self, measure: Measure) -> str:
+        """Return the median, and the spread of the rounds, as text."""
         series, (form, unit) = self.series(measure), UNITS[measure]
         order = self.entry.order
         if measure is Measure.VIOLATIONS and order.job_count <= order.key_count:
             return "no key came twice"
         if isinf(series.median):
             return "not in time"
-        said = f"{series.median:{form}}{unit}"
+        text = f"{series.median:{form}}{unit}"
         if series.low == series.high:
-            return said
+            return text
         high = "not in time" if series.high == inf else f"{series.high:{form}}"
-        return f"{said} ({series.low:{form}}-{high})"
+        return f"{text} ({series.low:{form}}-{high})"
 
     def as_json(self) -> dict[str, Any]:
         return {

@@ -1,4 +1,4 @@
-"""The results for people: tables in the terminal, and lines of a page."""
+"""The results as tables in the terminal, and as lines of a page."""
 
 from collections.abc import Mapping, Sequence
 from typing import Final
@@ -49,5 +49,5 @@ def cells(result: Result) -> tuple[str, ...]:
     return (
         f"{title}, {entry.detail}" if entry.detail else title,
         entry.contestant.store_title,
-        *(result.said(measure) for measure in MEASURES[result.work]),
+        *(result.format_measure(measure) for measure in MEASURES[result.work]),
     )

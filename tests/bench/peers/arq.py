@@ -1,4 +1,4 @@
-"""arq: asyncio on Redis; it polls, here a hundred times a second."""
+"""arq: asyncio on Redis; it polls, here a hundred times per second."""
 
 import asyncio
 import logging

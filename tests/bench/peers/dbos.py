@@ -16,7 +16,7 @@ from tests.bench.stopwatch import Stopwatch
 
 BATCH_COUNT = 200
 POLL_S = {Work.DRAIN: 0.05, Work.KEYED: 0.05, Work.PICKUP: 0.01}
-"""A second unless told, which suits none of these."""
+"""The default is one second, which is too slow for these measurements."""
 
 order = received_order()
 referee = Referee(concurrent_count=order.concurrent_count)
@@ -54,7 +54,7 @@ async def held(number: int) -> None:
 
 
 async def work_off(order: Order) -> Answer:
-    """The queue is made known when it is full: nothing is taken from it before."""
+    """Register the queue when it is full: nothing is taken from it before."""
     client = DBOSClient(system_database_url=order.url)
     await asyncio.to_thread(_enqueue, client, order)
     limits = {}
@@ -96,7 +96,7 @@ def _wait_for_all(order: Order) -> None:
 
 
 async def walk(order: Order) -> Answer:
-    """All of them are started at once, which is part of the time."""
+    """Start all of them concurrently, which is part of the measured time."""
     watch = Stopwatch()
     with watch:
         starts = (DBOS.start_workflow_async(ten_steps) for _ in range(order.job_count))
@@ -115,7 +115,7 @@ async def pickup(order: Order) -> Answer:
 
 
 async def stay(order: Order) -> None:
-    """Work until killed. Its workflows go on when it comes back under its own name."""
+    """Work until killed. Its workflows resume when it restarts under its own name."""
     await DBOS.register_queue_async("work")
     if order.role == "first":
         for number in range(order.job_count):

@@ -24,7 +24,7 @@ referee = Referee()
 @queue.task()
 def job(number: int) -> bool:
     referee.begin(number)
-    return True  # What gives nothing leaves no result, and could not be seen to have ended.
+    return True  # A task that returns None leaves no result, and its end could not be observed.
 
 
 def drain(order: Order) -> Answer:
@@ -42,7 +42,7 @@ def drain(order: Order) -> Answer:
 
 
 def pickup(order: Order) -> Answer:
-    # Unless told it polls ten times a second, then ever more seldom.
+    # By default it polls ten times per second, and then with increasing delays.
     consumer = queue.create_consumer(
         workers=1, periodic=False, initial_delay=0.001, max_delay=0.001
     )

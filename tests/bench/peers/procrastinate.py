@@ -86,7 +86,7 @@ async def pickup(order: Order) -> Answer:
 
 
 async def stay(order: Order) -> None:
-    """Work until killed. Stalled jobs start again only when somebody asks for it: here, often."""
+    """Work until killed. Stalled jobs start again only on request: here, often."""
     if order.role == "first":
         await held.batch_defer_async(*[{"number": number} for number in range(order.job_count)])
     else:

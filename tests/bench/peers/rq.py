@@ -1,4 +1,4 @@
-"""RQ: one job after the other in the worker's own process, without a fork for each, on Redis."""
+"""RQ: one job after the other in the worker's own process, without forking, on Redis."""
 
 import logging
 import os

@@ -1,6 +1,6 @@
 """`python -m tests.bench.server.bare FILE`: the framework alone, with nothing behind it.
 
-The same body is checked, an answer of the same size is given, and events go to all who listen.
+The same body is checked, an answer of the same size is returned, and events go to all listeners.
 The address is written to FILE.
 """
 
@@ -15,7 +15,7 @@ from fastapi import FastAPI, Response
 from fastapi.responses import StreamingResponse
 
 from headway.api.wire.api_models import SubmitBody
-from headway.process import run_process
+from headway.process.dedicated import run_process
 
 EVENT = b'id: %d\nevent: run_state_changed\ndata: {"seq":%d,"said":"' + b"x" * 250 + b'"}\n\n'
 ANSWER = '{"id":"0199c3f2-7c1e-7a55-9d0b-2f6f2f1f9a10","said":"' + "x" * 700 + '"}'

@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 import aiohttp
 
 LANE = "held"
-"""Paused: what is submitted waits, so that nothing but the submission is measured."""
+"""A paused lane: submitted runs wait, so that only the submission is measured."""
 BODY = {"job": "echo", "lane": LANE, "params": {"said": "x" * 100}}
 
 
@@ -59,7 +59,7 @@ async def _submit(session: aiohttp.ClientSession) -> None:
 
 
 async def snapshot_ms(address: str, *, look_count: int = 5) -> tuple[float, int]:
-    """The median time of a snapshot, and its bytes."""
+    """Return the median time of a snapshot, and its size in bytes."""
     times_ms, byte_count = [], 0
     async with client(address, 1) as session:
         for _ in range(look_count):
@@ -71,7 +71,7 @@ async def snapshot_ms(address: str, *, look_count: int = 5) -> tuple[float, int]
 
 
 async def deliveries_per_s(address: str, *, client_count: int, event_count: int) -> float:
-    """Events that reach clients, in order, per second, while they happen."""
+    """Return the rate of events that reach clients, in order, while they happen."""
     listening = [await _listener(address) for _ in range(client_count)]
     began_s = time.perf_counter()
     async with asyncio.TaskGroup() as group:
@@ -98,12 +98,12 @@ async def _listener(address: str) -> Connection:
 
 
 async def _received(reader: asyncio.StreamReader, count: int) -> None:
-    """Until so many events have come; each must be the next."""
+    """Wait until so many events have arrived; each must be the next."""
     last, rest = None, b""
     while count > 0:
         *blocks, rest = (rest + await reader.read(65_536)).split(b"\n\n")
         for block in blocks:
-            if b"event: " not in block:  # It tells where the stream begins, or is a ping.
+            if b"event: " not in block:  # It contains the beginning of the stream, or is a ping.
                 continue
             number = int(block.partition(b"id: ")[2].partition(b"\n")[0].partition(b"-")[0])
             assert last is None or number == last + 1, (number, last)

@@ -1,4 +1,4 @@
-"""What is measured of the server, and what must hold."""
+"""The measurements of the server, and their goals."""
 
 import asyncio
 import subprocess
@@ -12,7 +12,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any, Final
 
-from tests.api.program import ROOT, served_apart
+from tests.api.program import ROOT, served_in_subprocess
 from tests.bench.server.load import (
     deliveries_per_s,
     hold,
@@ -116,7 +116,7 @@ def _snapshot(scale: Scale) -> Served:
 
 @contextmanager
 def _headway() -> Iterator[str]:
-    with tempfile.TemporaryDirectory() as folder, served_apart(Path(folder)) as program:
+    with tempfile.TemporaryDirectory() as folder, served_in_subprocess(Path(folder)) as program:
         asyncio.run(hold(program.address))
         yield program.address
 

@@ -1,4 +1,4 @@
-"""The figures of the server, as a table and as a part of the page."""
+"""The measurements of the server, as a table and as a part of the page."""
 
 from collections.abc import Sequence
 from pathlib import Path

@@ -41,7 +41,7 @@ STEP_COUNT_MAX = 20_000
 
 
 class Reply(NamedTuple):
-    """How a call ends, and after how long."""
+    """The outcome of a call, and after how long."""
 
     after_ms: int
     result: Any = None
@@ -50,23 +50,23 @@ class Reply(NamedTuple):
     is_final: bool = False
     is_last: bool = False
     is_untaken: bool = False
-    """Whether the worker could not be reached, so that it has done nothing."""
+    """True if the worker could not be reached, so that it did nothing."""
 
 
 Call = CallService | CallFunction | CallFlow
-Answer = Callable[[Call], Reply | None]
-"""None: it never ends by itself."""
+Responder = Callable[[Call], Reply | None]
+"""Returns the reply to a call, or None if the call never ends by itself."""
 
 
 class Crash(Enum):
     NEVER = "the state stays in memory"
-    RELOAD = "after every commit the state is loaded again; what was called goes on"
-    LOSE = "after every commit the process dies, and every call with it; child runs go on"
+    RELOAD = "after every commit the state is loaded again; calls continue"
+    LOSE = "after every commit the process and its calls are lost; child runs continue"
 
 
 @dataclass
 class Store:
-    """What is on disk: text, and only what commits said had changed."""
+    """The stored state as text. Only the parts that a commit reports as changed are written."""
 
     cursor: str = ""
     shared: dict[str, str] = field(default_factory=dict)
@@ -74,10 +74,10 @@ class Store:
     frozen_input: str = "null"
     rows: list[str] = field(default_factory=list)
     written_count: int = 0
-    """Characters, over all commits."""
+    """Characters written by all commits."""
 
-    def keep(self, state: FlowState, commit: StepResult) -> None:
-        parts = stored_of(state)
+    def save(self, state: FlowState, commit: StepResult) -> None:
+        parts = to_stored_state(state)
         self.cursor = self._text(parts.cursor)
         for key in commit.shared_keys:
             if key in parts.shared:
@@ -111,7 +111,7 @@ class Store:
         return [_node_run(json.loads(text)) for text in self.rows]
 
 
-def stored_of(state: FlowState) -> StoredState:
+def to_stored_state(state: FlowState) -> StoredState:
     frozen = state.frozen_input
     return StoredState(
         to_cursor(state),
@@ -122,7 +122,7 @@ def stored_of(state: FlowState) -> StoredState:
 
 
 def has_calls(state: FlowState) -> bool:
-    """Whether something is under way that the driver has to hear the end of."""
+    """Return True if a call is in flight whose end the driver must pass on."""
     return not state.is_over and any(
         branch.call_at is None for branch in state.frames[-1].open_branches.values()
     )
@@ -136,13 +136,13 @@ def _node_run(values: dict[str, Any]) -> NodeRun:
 
 
 class Driver:
-    """Walks one run. What happens at one instant comes in this order: signals, ends, alarms."""
+    """Runs one flow. Inputs of one instant come in this order: signals, ends, alarms."""
 
     def __init__(
         self,
         flow: Flow,
         params: Mapping[str, Any] | None = None,
-        answer: Answer = lambda _: None,
+        answer: Responder = lambda _: None,
         *,
         crash: Crash = Crash.NEVER,
         shared: Mapping[str, Any] | None = None,
@@ -153,22 +153,22 @@ class Driver:
         self.answer = answer
         self.crash = crash
         self.now = START
-        self.store = Store(shared={key: json.dumps(one) for key, one in (shared or {}).items()})
+        self.store = Store(shared={key: json.dumps(value) for key, value in (shared or {}).items()})
         self.state = create_state(flow, self.params, shared=shared, node_key=node_key)
         self.commands: list[Effect] = []
-        self.under_way: dict[str, Call] = {}
+        self.in_flight: dict[str, Call] = {}
         self._ends: list[tuple[Instant, int, int, FlowInput]] = []
         self._counter = 0
         self._is_loaded = False
 
-    # What a test says.
+    # Called by tests.
 
-    def happen(self, happened: FlowInput) -> StepResult:
-        """Let it happen now; store it; perform what is wanted; perhaps crash."""
-        is_first_wake = self._is_loaded and isinstance(happened, Woken)
+    def apply(self, flow_input: FlowInput) -> StepResult:
+        """Apply an input now: store the result, perform its effects and crash if configured."""
+        is_first_wake = self._is_loaded and isinstance(flow_input, Woken)
         self._is_loaded = False
-        commit = self._step(happened)
-        # What it does first after a crash is to call again; to crash then would be for ever.
+        commit = self._step(flow_input)
+        # After a crash the first step repeats the lost calls. A crash there would never end.
         if commit.is_changed and not self.state.is_over and not is_first_wake:
             self._crash()
         return commit
@@ -178,10 +178,10 @@ class Driver:
         self._push(at, 0, Signalled(key, value))
 
     def run(self, until_ms: int | None = None) -> "Driver":
-        """Until it is over, or that time has come, or nothing is left to happen."""
+        """Run until the run ends, `until_ms` is reached or no input is pending."""
         last_at = None if until_ms is None else Instant(START + until_ms * MS)
         if self.now == START and not self.store.rows:
-            self.happen(Woken())
+            self.apply(Woken())
         for _ in range(STEP_COUNT_MAX):
             next_at = self._next_at()
             if self.state.is_over or next_at is None:
@@ -191,14 +191,14 @@ class Driver:
                 return self
             self.now = max(self.now, next_at)
             if self._ends and self._ends[0][0] <= self.now:
-                self.happen(heappop(self._ends)[3])
+                self.apply(heappop(self._ends)[3])
             else:
-                self.happen(Woken())
-        raise AssertionError("the run does not come to an end")
+                self.apply(Woken())
+        raise AssertionError("the run does not end")
 
     @property
     def end(self) -> tuple[RunStatus, str] | None:
-        """How it has ended, and the error; None: it has not."""
+        """The status and the error with which the run ended, or None if it has not."""
         return (self.state.status, self.state.error) if self.state.is_over else None
 
     @property
@@ -210,57 +210,57 @@ class Driver:
         return {key: json.loads(text) for key, text in self.store.shared.items()}
 
     def calls(self) -> list[Call]:
-        """In the order in which they were made."""
-        return [one for one in self.commands if isinstance(one, Call)]
+        """Return the calls in the order in which they were made."""
+        return [command for command in self.commands if isinstance(command, Call)]
 
     # The loop.
 
-    def _step(self, happened: FlowInput) -> StepResult:
-        if isinstance(happened, Answered | Failed | CalleeUnavailable):
-            self.under_way.pop(happened.call_id, None)
-        commit = step(self.state, happened, self.now)
+    def _step(self, flow_input: FlowInput) -> StepResult:
+        if isinstance(flow_input, Answered | Failed | CalleeUnavailable):
+            self.in_flight.pop(flow_input.call_id, None)
+        commit = step(self.state, flow_input, self.now)
         self._wake_at = commit.wake_at
         if not commit.is_changed:
             assert not commit.rows
             assert not commit.effects
             return commit
-        self.store.keep(self.state, commit)
+        self.store.save(self.state, commit)
         for command in commit.effects:
             self._perform(command)
         if self.crash is not Crash.RELOAD:
-            assert has_calls(self.state) == bool(self.under_way)
+            assert has_calls(self.state) == bool(self.in_flight)
         return commit
 
     def _crash(self) -> None:
         if self.crash is Crash.NEVER:
             return
         if self.crash is Crash.LOSE:
-            lost = [key for key, call in self.under_way.items() if not isinstance(call, CallFlow)]
+            lost = [key for key, call in self.in_flight.items() if not isinstance(call, CallFlow)]
             for call_id in lost:
                 self._forget(call_id)
         self.state = self.store.load(self.flow, self.params)
         self._wake_at = next_wake_at(self.state)
         self._is_loaded = True
         if self.crash is Crash.LOSE:
-            self.happen(Woken())
+            self.apply(Woken())
 
     def _perform(self, command: Effect) -> None:
         self.commands.append(command)
         match command:
             case CallService() | CallFunction() | CallFlow():
-                if command.call_id not in self.under_way:
+                if command.call_id not in self.in_flight:
                     self._call(command)
             case CancelCall(call_id):
-                if self.crash is Crash.NEVER or call_id in self.under_way:
+                if self.crash is Crash.NEVER or call_id in self.in_flight:
                     self._forget(call_id)
 
     def _forget(self, call_id: str) -> None:
-        del self.under_way[call_id]
+        del self.in_flight[call_id]
         self._ends = [end for end in self._ends if getattr(end[3], "call_id", None) != call_id]
         heapify(self._ends)
 
     def _call(self, call: Call) -> None:
-        self.under_way[call.call_id] = call
+        self.in_flight[call.call_id] = call
         reply = self.answer(call)
         if reply is None:
             return
@@ -275,9 +275,9 @@ class Driver:
             end = Answered(call.call_id, reply.result, worker)
         self._push(at, 1, end)
 
-    def _push(self, at: Instant, rank: int, happened: FlowInput) -> None:
+    def _push(self, at: Instant, rank: int, flow_input: FlowInput) -> None:
         self._counter += 1
-        heappush(self._ends, (at, rank, self._counter, happened))
+        heappush(self._ends, (at, rank, self._counter, flow_input))
 
     def _next_at(self) -> Instant | None:
         times = [self._ends[0][0]] if self._ends else []

@@ -1,4 +1,4 @@
-"""What `reference.py` speaks of."""
+"""Values, exceptions and bookkeeping used by `reference.py`."""
 
 from collections.abc import Callable, Generator
 from typing import Any, NamedTuple
@@ -6,11 +6,11 @@ from typing import Any, NamedTuple
 from tests.core.flow.driver import Reply
 from tests.core.flow.reference_values import Json
 
-World = Callable[[str, str, Any, int, int], Reply]
-"""Kind of callee, its name, its input, which try, which worker."""
+CalleeModel = Callable[[str, str, Any, int, int], Reply]
+"""Answers a call, by kind of callee, its name, its input, the try and the attempt."""
 Signals = list[tuple[int, str, Any]]
-"""When, key, value."""
-FOR_EVER = 10**12
+"""Signals as (time in ms, key, value)."""
+FOREVER_MS = 10**12
 
 
 class Row(NamedTuple):
@@ -28,17 +28,17 @@ class Row(NamedTuple):
     is_settled: bool
 
 
-class Place(NamedTuple):
-    """A node that has been entered."""
+class NodeVisit(NamedTuple):
+    """A node that was entered, with the values that it works on."""
 
     node: Json
     merged: Json
     shared: Json
-    given: Any
+    input: Any
     path: tuple[str, ...]
     entered: int
     missing: dict[str, int]
-    """When a call first found no worker for a service."""
+    """The time at which a call first found no worker, by service."""
 
     @property
     def post(self) -> Json:
@@ -50,7 +50,7 @@ class Place(NamedTuple):
 
 
 class Event(NamedTuple):
-    """What a branch waits for: the end of a call, its time limit, or that it is to be called."""
+    """The next event of a branch: the end of a call, its time limit, or the time to call again."""
 
     at: int
     is_alarm: bool
@@ -59,12 +59,12 @@ class Event(NamedTuple):
 
 
 class Call(NamedTuple):
-    """A call that is under way."""
+    """A call in flight."""
 
     number: int
-    """Who was called first ends first."""
+    """Calls that end at the same instant end in the order of their numbers."""
     due_since: int
-    """When a further try was to be made, or 0: after a crash the first tries are called first."""
+    """When a further try was due, or 0 for a first try: after a crash, first tries go first."""
     branch: int
     ends_at: int
     due_at: int
@@ -78,7 +78,7 @@ class Call(NamedTuple):
         return Event(at, is_late, self.branch if is_late else self.number, self)
 
 
-class Tried(NamedTuple):
+class TryOutcome(NamedTuple):
     try_no: int
     started: int
     output: Any = None
@@ -87,20 +87,20 @@ class Tried(NamedTuple):
     worker: str | None = None
 
 
-class Over(Exception):
-    """The whole run is over, wherever it is."""
+class RunEnded(Exception):
+    """The whole run has ended, at any depth of subflows."""
 
     def __init__(self, error: str) -> None:
         self.error = error
 
 
-class OutOfTime(Exception):
+class SubflowTimeout(Exception):
     def __init__(self, depth: int) -> None:
         self.depth = depth
 
 
-class Lost(Exception):
-    """This try of a node has failed."""
+class TryFailed(Exception):
+    """A try of a node has failed."""
 
     def __init__(self, error: str, *, is_final: bool = False, path: tuple[str, ...] = ()) -> None:
         self.error = error
@@ -108,37 +108,38 @@ class Lost(Exception):
         self.path = path
 
 
-class Stuck(Exception):
-    """Nothing is left that could happen."""
+class NothingPending(Exception):
+    """No event is pending, so the run waits forever."""
 
 
-class Huge(Exception):
-    """Going round, it has put its state into itself so often that it would not fit anywhere."""
+class OutputTooLarge(Exception):
+    """A loop has nested the run's state into itself until it exceeds the limit of this model."""
 
 
-class Tie(Exception):
-    """An end or a signal comes at the instant of an alarm: a crash in between lets that go first.
+class AmbiguousOrder(Exception):
+    """An end or a signal comes at the same instant as an alarm.
 
-    Who dies after every commit cannot tell which was meant to be first.
+    A crash in between lets the alarm go first. A process that crashes after every commit cannot
+    decide which of the two was first.
     """
 
 
-Tries = Generator[Event, None, Tried]
+Tries = Generator[Event, None, TryOutcome]
 
 
 class Branches:
-    """Those of one node that are under way."""
+    """The branches of one node that have not ended."""
 
     def __init__(self, inputs: list[Any]) -> None:
         self.inputs = inputs
         self.tries: dict[int, Tries] = {}
         self.waiting: dict[int, Event] = {}
         self.is_late = False
-        """Whether what happened last is that a time is over."""
+        """True if the last event was an alarm."""
         self.idle: dict[int, tuple[int, int]] = {}
-        """Those that wait to be called again: which try, and when it began, or -1."""
+        """Branches that wait to be called again: the try, and when it began or -1."""
         self.awaited: dict[int, str] = {}
-        """The services that those without a worker wait for."""
+        """The service that each branch without a worker waits for."""
         self.done: dict[int, Any] = {}
         self.errors: dict[int, str] = {}
         self.is_stopped = False

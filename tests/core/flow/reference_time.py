@@ -1,20 +1,20 @@
-"""Time in the reference: what comes next, and what a crash after every commit changes of it.
+"""Time in the reference: the next event, and how a crash after every commit changes it.
 
-Times are in milliseconds from the start. What happens at one instant comes in this order: signals,
-ends of calls, alarms (an outer flow's before an inner one's).
+Times are in milliseconds from the start. Events of one instant come in this order: signals,
+ends of calls, alarms (the alarm of an outer flow before that of an inner one).
 """
 
 from tests.core.flow.driver import Crash
 from tests.core.flow.reference_parts import (
-    FOR_EVER,
+    FOREVER_MS,
+    AmbiguousOrder,
     Branches,
     Event,
-    OutOfTime,
+    NothingPending,
     Signals,
-    Stuck,
-    Tie,
-    Tried,
+    SubflowTimeout,
     Tries,
+    TryOutcome,
 )
 from tests.core.flow.reference_values import Json
 
@@ -31,44 +31,44 @@ class Timeline:
     def advance(self, at: int, *, is_alarm: bool) -> None:
         for limit, depth in sorted(self.deadlines):
             if at > limit or (is_alarm and at >= limit):
-                self._let_signals_in(limit)
-                raise OutOfTime(depth)
-        self._let_signals_in(at)
-        if at >= FOR_EVER:
-            raise Stuck
+                self._apply_signals(limit)
+                raise SubflowTimeout(depth)
+        self._apply_signals(at)
+        if at >= FOREVER_MS:
+            raise NothingPending
 
     def check_no_tie(self, at: int, *others: Event) -> None:
-        """Before an end or a signal at that instant. Only a crash makes a difference."""
+        """Check the order before an end or a signal at `at`; it is ambiguous only after a crash."""
         alarms = {limit for limit, _ in self.deadlines}
         alarms |= {event.at for event in others if event.is_alarm}
         if self.crash is not Crash.NEVER and at in alarms:
-            raise Tie
+            raise AmbiguousOrder
 
-    def _let_signals_in(self, at: int) -> None:
+    def _apply_signals(self, at: int) -> None:
         while self.signals and self.signals[0][0] <= at:
             _, key, value = self.signals.pop(0)
             self.root[key] = value
         self.now = at
 
-    def alone(self, tries: Tries, branches: Branches) -> Tried:
+    def run_alone(self, tries: Tries, branches: Branches) -> TryOutcome:
         while True:
             try:
                 branches.waiting[0] = next(tries)
             except StopIteration as end:
-                tried: Tried = end.value
+                tried: TryOutcome = end.value
                 return tried
-            self.next_of(branches)
+            self.wait_for_next(branches)
 
-    def next_of(self, branches: Branches) -> int:
-        """Let the time pass until one of them has something to do: which one that is."""
+    def wait_for_next(self, branches: Branches) -> int:
+        """Advance the time to the next event of a branch, and return the index of that branch."""
         waiting = branches.waiting
         while True:
             self.crash_calls(branches)
             index = min(waiting, key=lambda at: (*waiting[at][:3], at))
             event = waiting[index]
-            others = [one for at, one in waiting.items() if at != index]
-            signal_at = self.signals[0][0] if self.signals else FOR_EVER
-            if self.crash is not Crash.NEVER and signal_at <= event.at < FOR_EVER:
+            others = [waiting_event for at, waiting_event in waiting.items() if at != index]
+            signal_at = self.signals[0][0] if self.signals else FOREVER_MS
+            if self.crash is not Crash.NEVER and signal_at <= event.at < FOREVER_MS:
                 self.check_no_tie(signal_at, event, *others)
                 self.advance(signal_at, is_alarm=False)
                 continue
@@ -80,22 +80,23 @@ class Timeline:
             return index
 
     def crash_calls(self, branches: Branches) -> None:
-        """After a commit. A child goes on, and so does its time; that of others counts anew.
+        """Apply the crash that follows a commit to the calls in flight.
 
-        What is only loaded again goes on; what is lost is called again.
+        A child run continues, and so does its time limit. Other time limits start again.
+        With RELOAD the calls themselves continue; with LOSE they are made again.
         """
-        alarms = [one.at for one in branches.waiting.values() if one.is_alarm]
+        alarms = [event.at for event in branches.waiting.values() if event.is_alarm]
         if self.crash is Crash.NEVER or (branches.is_late and self.now in alarms):
             return  # All alarms of an instant are one commit.
-        calls = [one.call for one in branches.waiting.values() if one.call is not None]
-        for call in sorted(calls, key=lambda one: (one.due_since, one.branch)):
+        calls = [event.call for event in branches.waiting.values() if event.call is not None]
+        for call in sorted(calls, key=lambda call: (call.due_since, call.branch)):
             if call.is_child:
                 continue
-            again = call._replace(due_at=self.due(call.timeout_ms))
+            again = call._replace(due_at=self.due_at(call.timeout_ms))
             if self.crash is Crash.LOSE:
                 self.call_count += 1
                 again = again._replace(number=self.call_count, ends_at=self.now + call.after_ms)
             branches.waiting[call.branch] = again.event()
 
-    def due(self, timeout_ms: int) -> int:
-        return self.now + timeout_ms if timeout_ms else 2 * FOR_EVER
+    def due_at(self, timeout_ms: int) -> int:
+        return self.now + timeout_ms if timeout_ms else 2 * FOREVER_MS

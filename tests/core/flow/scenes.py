@@ -1,4 +1,4 @@
-"""Small flows, and small answers."""
+"""Small flows, and small responders for their calls."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -7,14 +7,14 @@ from headway.core.flow.definition.definition import Flow
 from headway.core.flow.engine.effects import CallService
 from headway.core.flow.engine.state import NodeRun
 from headway.core.flow.parse import parse_flow
-from tests.core.flow.driver import Answer, Call, Driver, Reply
+from tests.core.flow.driver import Call, Driver, Reply, Responder
 from tests.core.flow.reference_values import Json
 
 Edges = Mapping[tuple[str, str], str]
 
 
 def a_definition(nodes: Mapping[str, Json], edges: Edges | None = None) -> Json:
-    """The first node is the start; edges are (from, action) → to."""
+    """Return a definition. The first node is the start; edges are (from, action) → to."""
     return {
         "start": next(iter(nodes)),
         "nodes": dict(nodes),
@@ -32,38 +32,38 @@ def a_flow(nodes: Mapping[str, Json], edges: Edges | None = None, **settings: An
 def a_driver(
     nodes: Mapping[str, Json],
     edges: Edges | None = None,
-    answer: Answer = lambda _: None,
+    answer: Responder = lambda _: None,
     *,
     params: Json | None = None,
     settings: Json | None = None,
     **more: Any,
 ) -> Driver:
-    """`settings` are fields of the whole definition, such as `error_policy`."""
+    """Return a driver. `settings` are fields of the whole definition, such as `error_policy`."""
     return Driver(a_flow(nodes, edges, **(settings or {})), params, answer, **more)
 
 
 def executor(**fields: Any) -> Json:
-    """A node that asks one worker, unless the fields say otherwise."""
+    """Return a node that calls one worker, unless `fields` change it."""
     return {"kind": "executor", "service": "s", "max_attempts": 1, **fields}
 
 
-def replies(*given: Reply) -> Answer:
-    """To the calls in the order in which they are made; then to none."""
-    left = list(given)
-    return lambda _: left.pop(0) if left else None
+def reply_in_order(*replies: Reply) -> Responder:
+    """Return a responder that gives these replies in order, and then none."""
+    remaining = list(replies)
+    return lambda _: remaining.pop(0) if remaining else None
 
 
-def worker(call: Call) -> Reply:
-    """The services of the first version's worker, for `transform`, `sum` and `route`."""
+def example_worker(call: Call) -> Reply:
+    """Answer as the example worker of the first version does: `transform`, `sum`, `route`."""
     assert isinstance(call, CallService)
-    given, params = call.input, call.params
+    call_input, params = call.input, call.params
     match call.service:
-        case "transform" if isinstance(given, str) and params.get("op") in ("upper", "lower"):
-            return Reply(5, given.upper() if params["op"] == "upper" else given.lower())
-        case "transform" if isinstance(given, int | float):
-            return Reply(5, given * params.get("mul", 1))
-        case "sum" if isinstance(given, list):
-            return Reply(5, sum(one for one in given if isinstance(one, int | float)))
+        case "transform" if isinstance(call_input, str) and params.get("op") in ("upper", "lower"):
+            return Reply(5, call_input.upper() if params["op"] == "upper" else call_input.lower())
+        case "transform" if isinstance(call_input, int | float):
+            return Reply(5, call_input * params.get("mul", 1))
+        case "sum" if isinstance(call_input, list):
+            return Reply(5, sum(item for item in call_input if isinstance(item, int | float)))
         case "route":
             return Reply(5, {"action": params.get("action") or "goB"})
         case "transform" | "sum":
@@ -72,6 +72,6 @@ def worker(call: Call) -> Reply:
             return Reply(0, error="no worker", worker_id=None)
 
 
-def told(rows: list[NodeRun]) -> list[tuple[str, int, str, str, str]]:
-    """Of each: the innermost node, the try, how it went, the error, the action."""
+def summarize_rows(rows: list[NodeRun]) -> list[tuple[str, int, str, str, str]]:
+    """Return the innermost node, the try, the status, the error and the action of each row."""
     return [(row.path[-1], row.attempt, row.status.value, row.error, row.action) for row in rows]

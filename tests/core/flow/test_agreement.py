@@ -1,4 +1,7 @@
-"""R5.3, R5.4, R5.5: random flows end as a second, plainer interpreter says, crashes or not."""
+"""Random flows end as a second, plainer interpreter predicts, with and without crashes.
+
+Proves R5.3, R5.4 and R5.5.
+"""
 
 import json
 import os
@@ -13,12 +16,12 @@ from headway.core.flow.engine import step_context as walk
 from headway.core.flow.engine.effects import CallFunction, CallService
 from headway.core.flow.engine.state import NodeRun
 from headway.core.flow.parse import parse_flow
-from tests.core.flow.drawing import PARAMS, Feature, a_definition, signals, world_of
 from tests.core.flow.driver import MS, START, Call, Crash, Driver, Reply
+from tests.core.flow.random_flows import PARAMS, Feature, a_definition, make_callees, signals
 from tests.core.flow.reference import Reference
-from tests.core.flow.reference_parts import Huge, Row, Tie
+from tests.core.flow.reference_parts import AmbiguousOrder, OutputTooLarge, Row
 
-# `make torture` asks for many, new ones each time; here they are fewer, and always the same.
+# `make torture` sets a large number and tests new flows each time. Here the few are fixed.
 EXAMPLE_COUNT: Final = int(os.environ.get("HEADWAY_EXAMPLES", "0"))
 ROW_COUNT_MAX: Final = 40
 ALL: Final = Feature()
@@ -37,35 +40,35 @@ CHANCES: Final = st.randoms(use_true_random=False)
 
 @pytest.fixture(autouse=True, scope="module")
 def few_rows() -> Any:
-    """So that a flow that goes round for ever is over soon."""
+    """Lower the limit of node runs, so that an endless loop ends soon."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(walk, "ROW_COUNT_MAX", ROW_COUNT_MAX)
         yield
 
 
-def both(chance: Random, feature: Feature, crash: Crash) -> tuple[Driver, Reference]:
+def run_both(chance: Random, feature: Feature, crash: Crash) -> tuple[Driver, Reference]:
     definition = a_definition(chance, feature)
-    told = signals(chance, feature)
-    world = world_of(chance.randrange(1_000))
-    note(json.dumps({"definition": definition, "signals": told}))
+    signals_sent = signals(chance, feature)
+    callees = make_callees(chance.randrange(1_000))
+    note(json.dumps({"definition": definition, "signals": signals_sent}))
 
     def answer(call: Call) -> Reply:
         if isinstance(call, CallService):
-            return world("service", call.service, call.input, call.try_no, call.attempt)
+            return callees("service", call.service, call.input, call.try_no, call.attempt)
         if isinstance(call, CallFunction):
-            return world("function", call.function, call.input, call.try_no, 1)
+            return callees("function", call.function, call.input, call.try_no, 1)
         try_no = int(call.call_id.split(".")[2])
-        return world("flow", call.flow, call.params.get("input"), try_no, 1)
+        return callees("flow", call.flow, call.params.get("input"), try_no, 1)
 
     reference = Reference(
-        definition, PARAMS, world, signals=told, row_count_max=ROW_COUNT_MAX, crash=crash
+        definition, PARAMS, callees, signals=signals_sent, row_count_max=ROW_COUNT_MAX, crash=crash
     )
     try:
         reference.run()
-    except (Huge, Tie):
+    except (OutputTooLarge, AmbiguousOrder):
         reject()
     driver = Driver(parse_flow(definition).flow, PARAMS, answer, crash=crash)
-    for after_ms, key, value in told:
+    for after_ms, key, value in signals_sent:
         driver.signal_after(after_ms, key, value)
     return driver.run(), reference
 
@@ -91,7 +94,7 @@ def without_times(row: Row) -> Row:
     return row._replace(started=0, finished=0)
 
 
-def ends_alike(driver: Driver, reference: Reference) -> None:
+def assert_same_end(driver: Driver, reference: Reference) -> None:
     assert (driver.end or (None, "")) == (reference.status, reference.error)
     if driver.end is not None and driver.end[1] not in ("", walk.TOO_MANY_STEPS):
         assert driver.state.failed_path == reference.failed_path
@@ -103,34 +106,34 @@ def ends_alike(driver: Driver, reference: Reference) -> None:
 @pytest.mark.timeout(0 if EXAMPLE_COUNT else 120)
 @SETTINGS
 @given(CHANCES)
-def test_a_run_is_what_its_flow_means_in_every_row(chance: Random) -> None:
-    driver, reference = both(chance, ALL, Crash.NEVER)
+def test_every_node_run_equals_that_of_the_reference(chance: Random) -> None:
+    driver, reference = run_both(chance, ALL, Crash.NEVER)
     assert [as_row(run) for run in driver.rows] == reference.rows
-    ends_alike(driver, reference)
+    assert_same_end(driver, reference)
 
 
 @pytest.mark.proves("R5.5")
 @pytest.mark.timeout(0 if EXAMPLE_COUNT else 120)
 @SETTINGS
 @given(CHANCES)
-def test_a_state_loaded_again_after_every_commit_makes_no_difference(chance: Random) -> None:
-    """But to when a try began, and so to how long it may still take."""
-    driver, reference = both(chance, UNEVEN, Crash.RELOAD)
-    assert without_beginnings(driver) == [row._replace(started=0) for row in reference.rows]
-    ends_alike(driver, reference)
+def test_loading_the_state_after_every_commit_makes_no_difference(chance: Random) -> None:
+    """Only the start of a try differs, and so the time that it has left."""
+    driver, reference = run_both(chance, UNEVEN, Crash.RELOAD)
+    assert without_start_times(driver) == [row._replace(started=0) for row in reference.rows]
+    assert_same_end(driver, reference)
 
 
 @pytest.mark.proves("R5.5")
 @pytest.mark.timeout(0 if EXAMPLE_COUNT else 120)
 @SETTINGS
 @given(CHANCES)
-def test_a_process_that_dies_after_every_commit_repeats_only_what_had_not_ended(
+def test_process_lost_after_every_commit_repeats_only_calls_that_had_not_ended(
     chance: Random,
 ) -> None:
-    driver, reference = both(chance, UNEVEN, Crash.LOSE)
-    assert without_beginnings(driver) == [row._replace(started=0) for row in reference.rows]
-    ends_alike(driver, reference)
+    driver, reference = run_both(chance, UNEVEN, Crash.LOSE)
+    assert without_start_times(driver) == [row._replace(started=0) for row in reference.rows]
+    assert_same_end(driver, reference)
 
 
-def without_beginnings(driver: Driver) -> list[Row]:
+def without_start_times(driver: Driver) -> list[Row]:
     return [as_row(run)._replace(started=0) for run in driver.rows]

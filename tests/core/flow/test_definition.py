@@ -1,4 +1,4 @@
-"""R5.2, I15, S6: a definition is taken whole, or every fault is named with its place."""
+"""A definition is accepted as a whole, or every error is reported with its path (R5.2, I15, S6)."""
 
 import json
 import re
@@ -15,31 +15,31 @@ from headway.core.flow.definition.diagnostics import DIAGNOSTIC_COUNT_MAX
 from headway.core.flow.definition.graph import AvailableCallees
 from headway.core.flow.definition.mermaid import to_mermaid
 from headway.core.flow.parse import EDGE_COUNT_MAX, NODE_COUNT_MAX, SUBFLOW_DEPTH_MAX, parse_flow
-from tests.core.flow import drawing
+from tests.core.flow import random_flows
 from tests.core.flow.reference_values import Json
 from tests.core.flow.scenes import a_definition, executor
 
 CHOICE_CASE = {"action": "x", "expr": {"eq": [1, 1]}}
-ALL = drawing.Feature(
+ALL = random_flows.Feature(
     call_timeouts=True, subflow_timeouts=True, concurrent_fail_fast=True, late_signals=True
 )
 
 
-def faults(definition: Any) -> list[str]:
+def error_paths(definition: Any) -> list[str]:
     with pytest.raises(InvalidFlow) as raised:
         parse_flow(definition)
     assert all(problem for _, problem in raised.value.errors)
-    return [place for place, _ in raised.value.errors]
+    return [path for path, _ in raised.value.errors]
 
 
-def warnings(definition: Json, **offered: Any) -> list[tuple[str, str]]:
+def warnings(definition: Json, **callees: Any) -> list[tuple[str, str]]:
     return list(
-        parse_flow(definition, available=AvailableCallees(**offered) if offered else None).warnings
+        parse_flow(definition, available=AvailableCallees(**callees) if callees else None).warnings
     )
 
 
 @pytest.mark.proves("I15")
-def test_every_fault_is_named_with_its_place() -> None:
+def test_every_error_is_reported_with_its_path() -> None:
     definition = {
         "start": "gone",
         "nodes": {
@@ -66,7 +66,7 @@ def test_every_fault_is_named_with_its_place() -> None:
             7,
         ],
     }
-    assert sorted(faults(definition)) == [
+    assert sorted(error_paths(definition)) == [
         "edges[0].to",
         "edges[1].from",
         "edges[3]",
@@ -96,9 +96,9 @@ def test_every_fault_is_named_with_its_place() -> None:
     [
         ("", "strict JSON"),
         ("{", "strict JSON"),
-        ('{"start":"a","start":"b"}', "'start' comes twice"),
+        ('{"start":"a","start":"b"}', "'start' occurs twice"),
         ('{"start":NaN}', "NaN"),
-        ('{"start":1e999}', "range of numbers"),
+        ('{"start":1e999}', "is out of range"),
         ('{"start":' + "9" * 500 + "}", "500 digits"),
         ('{"start":"\\ud800"}', "surrogate"),
         ('{"start":"\\u0000"}', "NUL"),
@@ -108,7 +108,7 @@ def test_every_fault_is_named_with_its_place() -> None:
         ('"' + "x" * (1 << 20) + '"', "the limit is"),
     ],
 )
-def test_json_is_strict(text: str, problem: str) -> None:
+def test_json_of_a_definition_is_parsed_strictly(text: str, problem: str) -> None:
     with pytest.raises(InvalidFlow, match=problem) as raised:
         parse_flow(text)
     assert raised.value.errors[0][0].startswith("definition")
@@ -116,8 +116,8 @@ def test_json_is_strict(text: str, problem: str) -> None:
 
 @pytest.mark.proves("R5.3")
 @pytest.mark.parametrize("kind", Kind)
-def test_each_kind_is_taken_with_little(kind: Kind) -> None:
-    needs: dict[Kind, Json] = {
+def test_each_kind_is_accepted_with_its_required_fields_only(kind: Kind) -> None:
+    required: dict[Kind, Json] = {
         Kind.EXECUTOR: {"service": "s"},
         Kind.LOCAL: {"function": "f"},
         Kind.FLOW_REF: {"flow": "f"},
@@ -125,10 +125,10 @@ def test_each_kind_is_taken_with_little(kind: Kind) -> None:
         Kind.SUBFLOW: {"subflow": a_definition({"a": executor()})},
         Kind.FAIL: {"params": {"message": "no"}},
     }
-    node = {"kind": kind.value, **needs.get(kind, {})}
+    node = {"kind": kind.value, **required.get(kind, {})}
     assert parse_flow(a_definition({"a": node})).flow.nodes["a"].kind is kind
-    if kind in needs:
-        assert faults(a_definition({"a": {"kind": kind.value}}))
+    if kind in required:
+        assert error_paths(a_definition({"a": {"kind": kind.value}}))
 
 
 @pytest.mark.proves("R5.15")
@@ -146,21 +146,21 @@ def test_each_kind_is_taken_with_little(kind: Kind) -> None:
     ],
 )
 @pytest.mark.parametrize("is_within", [False, True], ids=["outside", "in a subflow"])
-def test_a_field_that_would_change_the_meaning_is_refused_with_its_place(
+def test_unsupported_field_that_changes_the_meaning_is_refused_with_its_path(
     name: str, value: Any, is_within: bool
 ) -> None:
     definition = a_definition({"a": executor(**{name: value})})
-    place = f"nodes.a.{name}"
+    path = f"nodes.a.{name}"
     if is_within:
-        place = f"nodes.s.subflow.{place}"
+        path = f"nodes.s.subflow.{path}"
         definition = a_definition({"s": {"kind": "subflow", "subflow": definition}})
     with pytest.raises(InvalidFlow) as refused:
         parse_flow(definition)
-    assert [fault[0] for fault in refused.value.errors] == [place]
+    assert [error[0] for error in refused.value.errors] == [path]
 
 
 @pytest.mark.proves("R5.15")
-def test_an_unsupported_field_that_says_nothing_is_as_good_as_absent() -> None:
+def test_unsupported_field_with_an_empty_value_is_accepted() -> None:
     nothing: Json = {
         "exec_type": "http",
         "func": "",
@@ -177,13 +177,13 @@ def test_an_unsupported_field_that_says_nothing_is_as_good_as_absent() -> None:
 def test_unknown_fields_are_listed_apart_from_other_warnings() -> None:
     nodes = {"a": executor(colour="red", prep={"colour": 1}), "b": executor()}
     published = parse_flow(a_definition(nodes))
-    unknown = {place for place, _ in published.unknown_fields}
+    unknown = {path for path, _ in published.unknown_fields}
     assert unknown == {"nodes.a.colour", "nodes.a.prep.colour"}
-    assert {place for place, _ in published.warnings} == unknown | {"nodes.b"}
+    assert {path for path, _ in published.warnings} == unknown | {"nodes.b"}
 
 
 @pytest.mark.proves("R5.2")
-def test_the_fields_are_what_the_definition_says() -> None:
+def test_parsed_fields_have_the_values_of_the_definition() -> None:
     node = {
         "kind": "parallel",
         "parallel_services": ["s", "t"],
@@ -200,16 +200,21 @@ def test_the_fields_are_what_the_definition_says() -> None:
         "default_action": "d",
         "params": {"x": 1},
     }
-    made = parse_flow(a_definition({"a": node}, {("a", ""): ""})).flow.nodes["a"]
-    assert made.parallel_mode is ParallelMode.CONCURRENT
-    assert made.failure_strategy is FailureStrategy.COLLECT_ERRORS
-    assert (made.max_retries, made.wait_ms, made.max_attempts, made.timeout_ms) == (2, 3, 4, 6)
-    assert made.edges == {"default": ""}
-    assert made.on_error == {"*": "guard"}
+    parsed = parse_flow(a_definition({"a": node}, {("a", ""): ""})).flow.nodes["a"]
+    assert parsed.parallel_mode is ParallelMode.CONCURRENT
+    assert parsed.failure_strategy is FailureStrategy.COLLECT_ERRORS
+    assert (parsed.max_retries, parsed.wait_ms, parsed.max_attempts, parsed.timeout_ms) == (
+        2,
+        3,
+        4,
+        6,
+    )
+    assert parsed.edges == {"default": ""}
+    assert parsed.on_error == {"*": "guard"}
 
 
 @pytest.mark.proves("R5.6")
-def test_names_of_any_case_nulls_and_empty_texts_are_taken() -> None:
+def test_names_of_any_case_nulls_and_empty_texts_are_accepted() -> None:
     definition = {
         "Start": "a",
         "NODES": {
@@ -229,27 +234,27 @@ def test_names_of_any_case_nulls_and_empty_texts_are_taken() -> None:
     assert published.flow.nodes["a"].service == "s"
     assert published.flow == parse_flow(a_definition({"a": executor(max_attempts=0)})).flow
     definition["start"] = "a"
-    assert faults(definition) == ["start"]
+    assert error_paths(definition) == ["start"]
 
 
 @pytest.mark.proves("R5.6")
-def test_cases_of_a_choice_have_names_of_any_case_too() -> None:
+def test_cases_of_a_choice_have_field_names_of_any_case() -> None:
     def choosing(**case: Any) -> Json:
         return a_definition({"a": {"kind": "choice", "choice_cases": [case]}})
 
-    read = parse_flow(choosing(Action="x", EXPR={"eq": [1, 1]}, note="n"))
-    assert read.flow == parse_flow(choosing(**CHOICE_CASE)).flow
-    assert [place for place, _ in read.warnings] == ["nodes.a.choice_cases[0].note"]
-    assert faults(choosing(**CHOICE_CASE, Action="y")) == ["nodes.a.choice_cases[0].Action"]
-    assert faults(choosing(action="x", expr=None)) == ["nodes.a.choice_cases[0].expr"]
+    parsed = parse_flow(choosing(Action="x", EXPR={"eq": [1, 1]}, note="n"))
+    assert parsed.flow == parse_flow(choosing(**CHOICE_CASE)).flow
+    assert [path for path, _ in parsed.warnings] == ["nodes.a.choice_cases[0].note"]
+    assert error_paths(choosing(**CHOICE_CASE, Action="y")) == ["nodes.a.choice_cases[0].Action"]
+    assert error_paths(choosing(action="x", expr=None)) == ["nodes.a.choice_cases[0].expr"]
 
 
 @pytest.mark.proves("R5.2")
-def test_what_is_not_known_or_means_nothing_is_a_warning() -> None:
+def test_unknown_and_meaningless_fields_are_warnings() -> None:
     node = executor(colour="red", choice_key="x", failure_strategy="retry", subflow={"nodes": 1})
     definition = a_definition({"a": node}) | {"title": "t"}
     definition["edges"] = [{"from": "a", "note": "n"}]
-    assert sorted(place for place, _ in warnings(definition)) == [
+    assert sorted(path for path, _ in warnings(definition)) == [
         "edges[0].note",
         "nodes.a.choice_key",
         "nodes.a.colour",
@@ -260,30 +265,33 @@ def test_what_is_not_known_or_means_nothing_is_a_warning() -> None:
 
 
 @pytest.mark.proves("R5.2")
-def test_what_is_never_reached_is_a_warning() -> None:
+def test_unreachable_nodes_are_warnings() -> None:
     nodes = {"a": executor(), "b": executor(), "c": executor(), "d": executor()}
     definition = a_definition(nodes, {("a", "x"): "b", ("c", "x"): "d"})
     assert warnings(definition) == [
-        ("nodes.c", "is never reached"),
-        ("nodes.d", "is never reached"),
+        ("nodes.c", "is never reached; add an edge to it or remove it"),
+        ("nodes.d", "is never reached; add an edge to it or remove it"),
     ]
 
 
 @pytest.mark.proves("R5.2")
-def test_a_loop_without_a_wait_is_a_warning() -> None:
+def test_loop_without_a_wait_is_a_warning() -> None:
     timer = {"kind": "timer", "params": {"delay_ms": 1}}
     round_trip = {("a", "x"): "b", ("b", "x"): "a"}
     assert warnings(a_definition({"a": executor(), "b": timer}, round_trip)) == []
-    [(place, problem)] = warnings(a_definition({"a": executor(), "b": executor()}, round_trip))
-    assert (place, problem) == ("nodes.a", "is in a loop over 2 nodes without a wait")
+    [(path, problem)] = warnings(a_definition({"a": executor(), "b": executor()}, round_trip))
+    assert (path, problem) == (
+        "nodes.a",
+        "is in a loop of 2 nodes without a wait; make sure that it ends, or add a timer",
+    )
     inner = a_definition({"i": executor()}, {("i", "x"): "i"})
-    [(place, problem)] = warnings(a_definition({"s": {"kind": "subflow", "subflow": inner}}))
-    assert place == "nodes.s.subflow.nodes.i"
-    assert "over itself" in problem
+    [(path, problem)] = warnings(a_definition({"s": {"kind": "subflow", "subflow": inner}}))
+    assert path == "nodes.s.subflow.nodes.i"
+    assert "a loop of 1 node" in problem
 
 
 @pytest.mark.proves("R5.2")
-def test_what_nobody_offers_yet_is_a_warning() -> None:
+def test_callee_that_is_not_offered_yet_is_a_warning() -> None:
     nodes = {
         "a": executor(),
         "b": {"kind": "local", "function": "f"},
@@ -293,7 +301,7 @@ def test_what_nobody_offers_yet_is_a_warning() -> None:
     definition = a_definition(nodes, {("a", "x"): "b", ("b", "x"): "c", ("c", "x"): "d"})
     assert warnings(definition) == []
     assert warnings(definition, services={"s", "t"}, functions={"f"}, flows={"g"}) == []
-    assert [place for place, _ in warnings(definition, services={"s"})] == [
+    assert [path for path, _ in warnings(definition, services={"s"})] == [
         "nodes.b",
         "nodes.c",
         "nodes.d",
@@ -301,10 +309,10 @@ def test_what_nobody_offers_yet_is_a_warning() -> None:
 
 
 @pytest.mark.proves("R5.2")
-def test_parameters_that_only_the_run_can_give_are_a_warning() -> None:
+def test_parameters_that_only_the_run_can_supply_are_a_warning() -> None:
     nodes = {"a": {"kind": "timer"}, "b": {"kind": "approval"}, "c": {"kind": "parallel"}}
     definition = a_definition(nodes, {("a", "x"): "b", ("b", "x"): "c"})
-    assert [place for place, _ in warnings(definition)] == [
+    assert [path for path, _ in warnings(definition)] == [
         "nodes.a.params.delay_ms",
         "nodes.b.params.approval_key",
         "nodes.c.params.services",
@@ -313,51 +321,53 @@ def test_parameters_that_only_the_run_can_give_are_a_warning() -> None:
 
 @pytest.mark.proves("R5.12")
 @pytest.mark.parametrize("name", ["output_key", "error_key"])
-def test_nobody_writes_where_the_run_state_is_shown(name: str) -> None:
-    assert faults(a_definition({"a": executor(post={name: "_rt"})})) == [f"nodes.a.post.{name}"]
+def test_writing_to_the_key_of_the_run_state_is_refused(name: str) -> None:
+    assert error_paths(a_definition({"a": executor(post={name: "_rt"})})) == [
+        f"nodes.a.post.{name}"
+    ]
     mapped = executor(post={"output_map": {"_rt": "x"}})
-    assert faults(a_definition({"a": mapped})) == ["nodes.a.post.output_map._rt"]
+    assert error_paths(a_definition({"a": mapped})) == ["nodes.a.post.output_map._rt"]
 
 
 # Sizes.
 
 
 @pytest.mark.proves("S6")
-def test_a_flow_has_so_many_nodes_and_no_more() -> None:
+def test_number_of_nodes_of_a_flow_is_limited() -> None:
     keys = [f"n{at}" for at in range(NODE_COUNT_MAX)]
     edges = {(key, "x"): keys[(at + 1) % len(keys)] for at, key in enumerate(keys)}
     definition = a_definition({key: executor() for key in keys}, edges)
     assert len(warnings(definition)) == 1
     definition["nodes"]["one more"] = executor()
-    assert faults(definition) == ["nodes"]
+    assert error_paths(definition) == ["nodes"]
     inner = a_definition({key: executor() for key in keys})
-    assert faults(a_definition({"s": {"kind": "subflow", "subflow": inner}})) == [
+    assert error_paths(a_definition({"s": {"kind": "subflow", "subflow": inner}})) == [
         "nodes.s.subflow.nodes"
     ]
 
 
 @pytest.mark.proves("S6")
-def test_a_flow_has_so_many_edges_and_no_more() -> None:
+def test_number_of_edges_of_a_flow_is_limited() -> None:
     edges = {("a", f"x{at}"): "a" for at in range(EDGE_COUNT_MAX)}
     assert parse_flow(a_definition({"a": executor()}, edges)).flow.nodes["a"].edges["x9"] == "a"
     edges["a", "one more"] = "a"
-    assert faults(a_definition({"a": executor()}, edges)) == ["edges"]
+    assert error_paths(a_definition({"a": executor()}, edges)) == ["edges"]
 
 
 @pytest.mark.proves("S6")
-def test_subflows_are_nested_so_deep_and_no_deeper() -> None:
+def test_nesting_of_subflows_is_limited() -> None:
     definition = a_definition({"a": executor()})
     for _ in range(SUBFLOW_DEPTH_MAX):
         definition = a_definition({"s": {"kind": "subflow", "subflow": definition}})
     parse_flow(json.dumps(definition))
     definition = a_definition({"s": {"kind": "subflow", "subflow": definition}})
-    assert len(faults(json.dumps(definition))) == 1
+    assert len(error_paths(json.dumps(definition))) == 1
 
 
 @pytest.mark.proves("I15")
-def test_of_very_many_faults_the_first_are_listed_and_the_rest_counted() -> None:
+def test_first_errors_are_listed_and_the_rest_counted() -> None:
     edges = {("a", f"x{at}"): "gone" for at in range(3_000)}
-    listed = faults(a_definition({"a": executor()}, edges))
+    listed = error_paths(a_definition({"a": executor()}, edges))
     assert len(listed) == DIAGNOSTIC_COUNT_MAX + 1
     assert listed[-1] == "definition"
 
@@ -368,15 +378,15 @@ def test_of_very_many_faults_the_first_are_listed_and_the_rest_counted() -> None
 @pytest.mark.proves("R5.2")
 @settings(max_examples=60, deadline=None, database=None, derandomize=True)
 @given(st.randoms(use_true_random=False))
-def test_a_flow_survives_being_written_and_read(chance: Any) -> None:
-    flow = parse_flow(drawing.a_flow(chance, ALL)).flow
+def test_flow_is_the_same_after_writing_and_reading(chance: Any) -> None:
+    flow = parse_flow(random_flows.a_flow(chance, ALL)).flow
     text = canonical_json(flow)
     assert parse_flow(text).flow == flow
     assert canonical_json(parse_flow(text).flow) == text
 
 
 @pytest.mark.proves("R5.2")
-def test_the_canonical_form_has_only_what_means_something() -> None:
+def test_canonical_form_contains_only_meaningful_fields() -> None:
     node = executor(
         max_retries=0, max_attempts=0, colour="red", post={"output_key": ""}, on_error={}
     )
@@ -390,7 +400,7 @@ def test_the_canonical_form_has_only_what_means_something() -> None:
 
 
 @pytest.mark.proves("S8")
-def test_a_diagram_takes_nothing_of_a_key_as_its_own() -> None:
+def test_diagram_escapes_the_keys_of_nodes() -> None:
     evil = 'x"]; click a "javascript:alert(1)" %%{init}%% <b>&#35;\n end'
     inner = a_definition({evil: executor(service=evil)}, {(evil, evil): ""})
     nodes: dict[str, Json] = {evil: {"kind": "subflow", "subflow": inner}}

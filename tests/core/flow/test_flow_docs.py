@@ -1,4 +1,4 @@
-"""The definitions in docs/flows.md are good; its example of `choice_cases` does what it says."""
+"""The definitions in docs/flows.md are valid; its `choice_cases` example works as described."""
 
 import json
 import re
@@ -19,8 +19,8 @@ CHOICE: Final = re.findall(r'^```json title="choice"\n(.*?)^```$', TEXT, re.DOTA
 
 def test_every_definition_of_the_page_can_be_published_without_a_warning() -> None:
     for text in BLOCKS:
-        read = parse_flow(text, default_policy=ErrorPolicy.FAIL)
-        assert [one for one in read.warnings if "loop" not in one.problem] == []
+        parsed = parse_flow(text, default_policy=ErrorPolicy.FAIL)
+        assert [warning for warning in parsed.warnings if "loop" not in warning.problem] == []
 
 
 @pytest.mark.proves("R5.12")
@@ -34,7 +34,7 @@ def test_every_definition_of_the_page_can_be_published_without_a_warning() -> No
         ({"total": -1}, ["size", "refuse"]),
     ],
 )
-def test_the_first_case_that_holds_gives_the_action(order: Any, nodes: list[str]) -> None:
+def test_first_case_that_holds_selects_the_action(order: Any, nodes: list[str]) -> None:
     (text,) = CHOICE
     driver = Driver(parse_flow(json.loads(text)).flow, {"order": order}).run()
     assert [row.node_key for row in driver.rows] == nodes

@@ -1,4 +1,4 @@
-"""I15, S6: whatever comes as a definition, the answer is a flow or a list of faults."""
+"""Any value given as a definition results in a flow or in a list of errors (I15, S6)."""
 
 import json
 from random import Random
@@ -12,37 +12,40 @@ from headway.core.errors import InvalidFlow
 from headway.core.flow.definition.definition import Flow
 from headway.core.flow.engine.fields import NODE_FIELDS
 from headway.core.flow.parse import parse_flow
-from tests.core.flow import drawing
+from tests.core.flow import random_flows
 from tests.core.flow.scenes import a_definition
 
-WORDS = (*NODE_FIELDS, "kind", "subflow", "start", "nodes", "edges", "from", "to", "action", "expr",
-         "input_key", "and", "not", "eq", "a", "executor", "choice", "$params.a", "$shared.", "_rt",
-         "")  # fmt: skip
-ALL = drawing.Feature(
+FIELD_NAMES = (
+    *NODE_FIELDS, "kind", "subflow", "start", "nodes", "edges", "from", "to", "action", "expr",
+    "input_key", "and", "not", "eq", "a", "executor", "choice", "$params.a", "$shared.", "_rt", "",
+)  # fmt: skip
+ALL = random_flows.Feature(
     call_timeouts=True, subflow_timeouts=True, concurrent_fail_fast=True, late_signals=True
 )
 SCALARS = st.one_of(
-    st.none(), st.booleans(), st.integers(), st.floats(), st.text(), st.sampled_from(WORDS)
+    st.none(), st.booleans(), st.integers(), st.floats(), st.text(), st.sampled_from(FIELD_NAMES)
 )
 VALUES = st.recursive(
     SCALARS,
     lambda inner: st.one_of(
         st.lists(inner, max_size=4),
-        st.dictionaries(st.one_of(st.sampled_from(WORDS), st.text(max_size=3)), inner, max_size=5),
+        st.dictionaries(
+            st.one_of(st.sampled_from(FIELD_NAMES), st.text(max_size=3)), inner, max_size=5
+        ),
     ),
     max_leaves=25,
 )
 SETTINGS = settings(max_examples=100, deadline=None, database=None, derandomize=True)
 
 
-def answer(definition: Any) -> None:
-    flow, faults = told_of(definition)
-    assert (flow is None) == bool(faults)
-    assert all(place and problem for place, problem in faults)
+def check_outcome(definition: Any) -> None:
+    flow, errors = parse(definition)
+    assert (flow is None) == bool(errors)
+    assert all(path and problem for path, problem in errors)
     assert flow is None or flow.start in flow.nodes
 
 
-def told_of(definition: Any) -> tuple[Flow | None, tuple[tuple[str, str], ...]]:
+def parse(definition: Any) -> tuple[Flow | None, tuple[tuple[str, str], ...]]:
     try:
         return parse_flow(definition).flow, ()
     except InvalidFlow as error:
@@ -52,25 +55,23 @@ def told_of(definition: Any) -> tuple[Flow | None, tuple[tuple[str, str], ...]]:
 @pytest.mark.proves("I15")
 @SETTINGS
 @given(VALUES)
-def test_any_value_gets_a_defined_answer(value: Any) -> None:
-    answer(value if isinstance(value, dict) else {"start": "a", "nodes": value})
-    answer(a_definition({"a": value}))
+def test_any_value_is_parsed_or_refused(value: Any) -> None:
+    check_outcome(value if isinstance(value, dict) else {"start": "a", "nodes": value})
+    check_outcome(a_definition({"a": value}))
 
 
 @pytest.mark.proves("I15")
 @SETTINGS
 @given(st.text())
-def test_any_text_gets_a_defined_answer(text: str) -> None:
-    answer(text)
+def test_any_text_is_parsed_or_refused(text: str) -> None:
+    check_outcome(text)
 
 
 @pytest.mark.proves("I15")
 @SETTINGS
 @given(st.randoms(use_true_random=False), VALUES)
-def test_a_good_flow_with_one_thing_replaced_gets_a_defined_answer(
-    chance: Random, value: Any
-) -> None:
-    definition = drawing.a_flow(chance, ALL)
+def test_valid_flow_with_one_part_replaced_is_parsed_or_refused(chance: Random, value: Any) -> None:
+    definition = random_flows.a_flow(chance, ALL)
     spot: Any = definition
     while True:
         names = list(spot) if isinstance(spot, dict) else list(range(len(spot)))
@@ -79,18 +80,18 @@ def test_a_good_flow_with_one_thing_replaced_gets_a_defined_answer(
             spot[name] = value
             break
         spot = spot[name]
-    answer(definition)
+    check_outcome(definition)
     try:
         text = json.dumps(definition)
     except ValueError:
         return
-    answer(text)
+    check_outcome(text)
 
 
 @pytest.mark.proves("S6")
-def test_what_is_very_deep_is_answered_whatever_it_is_made_of() -> None:
+def test_deeply_nested_values_are_parsed_or_refused() -> None:
     deep: Any = 1
     for name in ["and", "x", "subflow", "nodes"] * 5_000:
         deep = {name: deep} if name != "and" else [deep]
-    answer(deep)
-    answer(a_definition({"a": {"kind": "choice", "choice_cases": deep, "params": deep}}))
+    check_outcome(deep)
+    check_outcome(a_definition({"a": {"kind": "choice", "choice_cases": deep, "params": deep}}))

@@ -1,4 +1,4 @@
-"""R5.6, R5.9: what the first version's client must see, with its own flows, to the row."""
+"""Flows of the first version give its client the same node runs, row by row (R5.6, R5.9)."""
 
 from typing import Any
 
@@ -7,7 +7,7 @@ import pytest
 from headway.core.run.status import RunStatus
 from tests.core.flow.driver import Crash
 from tests.core.flow.reference_values import Json
-from tests.core.flow.scenes import a_driver, executor, told, worker
+from tests.core.flow.scenes import a_driver, example_worker, executor, summarize_rows
 
 END: Json = executor(
     service="transform",
@@ -77,9 +77,11 @@ SUBFLOW: Json = {
     ("action", "result", "nodes"),
     [("goB", "HELLO HEADWAY", ["decide", "B"]), ("goC", "hello headway", ["decide", "C"])],
 )
-def test_the_branching_flow(crash: Crash, action: str, result: str, nodes: list[str]) -> None:
+def test_branching_flow_runs_the_chosen_nodes(
+    crash: Crash, action: str, result: str, nodes: list[str]
+) -> None:
     params = {"text": "Hello headway", "action": action}
-    driver = a_driver(BRANCH, BRANCH_EDGES, worker, params=params, crash=crash).run()
+    driver = a_driver(BRANCH, BRANCH_EDGES, example_worker, params=params, crash=crash).run()
     assert driver.shared == {"result": result}
     assert [(row.node_key, row.status.value) for row in driver.rows] == [(n, "ok") for n in nodes]
 
@@ -89,7 +91,7 @@ def test_the_branching_flow(crash: Crash, action: str, result: str, nodes: list[
 def test_parallel_branches_and_their_gathering_are_three_node_runs(crash: Crash) -> None:
     node = a_parallel(["transform", "route"], params={"mul": 3.0, "action": "goX"}, max_parallel=2)
     nodes = {"p": node, "end": END}
-    driver = a_driver(nodes, TO_END, worker, params={"val": 2.0}, crash=crash).run()
+    driver = a_driver(nodes, TO_END, example_worker, params={"val": 2.0}, crash=crash).run()
     assert driver.shared == {"agg": [6, {"action": "goX"}]}
     assert [row.node_key for row in driver.rows] == ["p", "p", "p", "end"]
     assert [row.prep for row in driver.rows][:3] == [
@@ -101,11 +103,11 @@ def test_parallel_branches_and_their_gathering_are_three_node_runs(crash: Crash)
 
 @pytest.mark.proves("R5.6")
 @pytest.mark.parametrize("crash", Crash)
-def test_a_subflow_is_seen_in_the_node_runs_of_its_own_nodes(crash: Crash) -> None:
+def test_subflow_is_visible_in_the_node_runs_of_its_nodes(crash: Crash) -> None:
     post = {"output_key": "sub_out", "action_static": "next"}
     nodes = {"sf": {"kind": "subflow", "subflow": SUBFLOW, "post": post}, "end": END}
     edges = {("sf", "next"): "end"}
-    driver = a_driver(nodes, edges, worker, params={"val": 2.0}, crash=crash).run()
+    driver = a_driver(nodes, edges, example_worker, params={"val": 2.0}, crash=crash).run()
     assert driver.shared == {"sub_out": {"m": 10}}
     assert [row.node_key for row in driver.rows] == ["sf", "sf", "end"]
     assert [row.prep.get("sub") for row in driver.rows] == ["a", "b", None]
@@ -113,12 +115,12 @@ def test_a_subflow_is_seen_in_the_node_runs_of_its_own_nodes(crash: Crash) -> No
 
 @pytest.mark.proves("R5.6")
 @pytest.mark.parametrize("crash", Crash)
-def test_fail_fast_waits_for_what_is_under_way_and_moves_on(crash: Crash) -> None:
+def test_fail_fast_waits_for_branches_in_flight_and_continues(crash: Crash) -> None:
     node = a_parallel(["transform", "bad"], params={"mul": 2.0}, failure_strategy="fail_fast")
     nodes = {"p": node, "end": END}
-    driver = a_driver(nodes, TO_END, worker, params={"val": 2.0}, crash=crash).run()
+    driver = a_driver(nodes, TO_END, example_worker, params={"val": 2.0}, crash=crash).run()
     assert driver.shared == {"agg": [4]}
-    assert told(driver.rows) == [
+    assert summarize_rows(driver.rows) == [
         ("p", 1, "error", "no worker", ""),
         ("p", 1, "ok", "", "next"),
         ("end", 1, "ok", "", "default"),

@@ -1,4 +1,4 @@
-"""R5.3, R5.12: choice and subflow; long chains of nodes that need nobody."""
+"""Choice and subflow nodes, and long chains of nodes that make no calls (R5.3, R5.12)."""
 
 from itertools import pairwise
 from typing import Any
@@ -13,7 +13,7 @@ from headway.core.flow.engine.step import ENTERED_COUNT_MAX
 from headway.core.run.status import RunStatus
 from tests.core.flow.driver import MS, START, Crash, Reply
 from tests.core.flow.reference_values import Json
-from tests.core.flow.scenes import a_definition, a_driver, executor, replies, told
+from tests.core.flow.scenes import a_definition, a_driver, executor, reply_in_order, summarize_rows
 
 
 def a_choice(*cases: tuple[str, Json], **fields: Any) -> Json:
@@ -40,7 +40,7 @@ IS_ODD = {"in": ["$input", [1, 3, 5]]}
         (4, {}, "fallback"),
     ],
 )
-def test_the_first_case_that_holds_wins_over_everything(
+def test_first_case_that_holds_overrides_every_other_action(
     value: int, post: Json, action: str
 ) -> None:
     node = a_choice(
@@ -51,24 +51,24 @@ def test_the_first_case_that_holds_wins_over_everything(
         default_action="fallback",
     )
     driver = a_driver({"a": node}, params={"n": value}, shared={"k": "in shared"}).run()
-    assert told(driver.rows) == [("a", 1, "ok", "", action)]
+    assert summarize_rows(driver.rows) == [("a", 1, "ok", "", action)]
     assert driver.shared["out"] == value
 
 
 @pytest.mark.proves("R5.4")
 @pytest.mark.parametrize("crash", Crash)
-def test_a_chain_of_choices_is_walked_a_bounded_part_at_a_time(crash: Crash) -> None:
+def test_chain_of_choices_is_advanced_in_bounded_parts(crash: Crash) -> None:
     keys = [f"c{at}" for at in range(3 * ENTERED_COUNT_MAX)]
     edges = {(key, "default"): after for key, after in pairwise(keys)}
     driver = a_driver({key: a_choice() for key in keys}, edges, crash=crash)
-    commit = driver.happen(Woken())
+    commit = driver.apply(Woken())
     assert len(commit.rows) == ENTERED_COUNT_MAX
     assert commit.wake_at == 0
     assert [row.path[0] for row in driver.run().rows] == keys
 
 
 @pytest.mark.proves("R5.4")
-def test_a_loop_without_an_end_fails_when_there_are_too_many_node_runs(
+def test_endless_loop_fails_when_there_are_too_many_node_runs(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(walk, "ROW_COUNT_MAX", 1_000)
@@ -79,7 +79,7 @@ def test_a_loop_without_an_end_fails_when_there_are_too_many_node_runs(
 
 @pytest.mark.proves("R5.12")
 @pytest.mark.parametrize("crash", Crash)
-def test_a_subflow_has_its_own_shared_state_and_its_parent_chooses_the_action(
+def test_subflow_has_its_own_shared_state_and_its_parent_selects_the_action(
     crash: Crash,
 ) -> None:
     inner = {
@@ -95,7 +95,7 @@ def test_a_subflow_has_its_own_shared_state_and_its_parent_chooses_the_action(
         post={"output_key": "out", "action_key": "x"},
         params={"p": 1},
     )
-    answer = replies(*[Reply(1, "go"), Reply(1, 2)] if crash is Crash.NEVER else [])
+    answer = reply_in_order(*[Reply(1, "go"), Reply(1, 2)] if crash is Crash.NEVER else [])
     if crash is not Crash.NEVER:
         answer = lambda call: Reply(1, "go" if call.call_id == "0.0.1.1" else 2)  # noqa: E731
     driver = a_driver({"sf": node}, {}, answer, shared={"kept": "outer"}, crash=crash).run()
@@ -107,7 +107,7 @@ def test_a_subflow_has_its_own_shared_state_and_its_parent_chooses_the_action(
 
 @pytest.mark.proves("R5.4")
 @pytest.mark.parametrize("crash", Crash)
-def test_a_subflow_that_fails_is_tried_again_from_its_start(crash: Crash) -> None:
+def test_failed_subflow_is_tried_again_from_its_start(crash: Crash) -> None:
     node = a_subflow({"a": executor(post={"output_key": "x"}), "b": executor()},
                      {("a", "default"): "b"}, max_retries=1, wait_ms=10)  # fmt: skip
 
@@ -116,7 +116,7 @@ def test_a_subflow_that_fails_is_tried_again_from_its_start(crash: Crash) -> Non
 
     driver = a_driver({"sf": node}, {}, answer, crash=crash).run()
     assert driver.end == (RunStatus.FAILED, "broken")
-    assert told(driver.rows) == [
+    assert summarize_rows(driver.rows) == [
         ("a", 1, "ok", "", "default"),
         ("b", 1, "error", "broken", "error"),
         ("sf", 1, "error", "broken", ""),
@@ -129,29 +129,29 @@ def test_a_subflow_that_fails_is_tried_again_from_its_start(crash: Crash) -> Non
 
 @pytest.mark.proves("R5.10")
 @pytest.mark.parametrize("crash", Crash)
-def test_the_time_of_a_subflow_cuts_off_what_is_within(crash: Crash) -> None:
+def test_timeout_of_a_subflow_cancels_its_nodes(crash: Crash) -> None:
     inner = a_subflow({"a": executor()})
     node = a_subflow({"in": inner}, timeout_ms=50, on_error={"timeout": "late"})
     nodes = {"sf": node, "z": {"kind": "timer", "params": {"delay_ms": 10**6}}}
     driver = a_driver(nodes, {("sf", "late"): "z"}, crash=crash).run(100)
-    assert told(driver.rows) == [("sf", 1, "error", "timeout", "late")]
+    assert summarize_rows(driver.rows) == [("sf", 1, "error", "timeout", "late")]
     assert (driver.rows[0].finished_at - START) // MS == 50
     assert CancelCall("0.0.1.1") in driver.commands
-    assert driver.under_way == {}
+    assert driver.in_flight == {}
     assert driver.store.inner_shared == "[]"
 
 
 @pytest.mark.proves("R5.10")
 @pytest.mark.parametrize("crash", Crash)
-def test_at_the_same_instant_the_time_of_the_outer_flow_is_over_first(crash: Crash) -> None:
+def test_outer_timeout_comes_first_at_the_same_instant(crash: Crash) -> None:
     timer = {"kind": "timer", "params": {"delay_ms": 50}}
     node = a_subflow({"in": a_subflow({"t": timer}, timeout_ms=50)}, timeout_ms=50)
     driver = a_driver({"sf": node}, crash=crash).run()
-    assert told(driver.rows) == [("sf", 1, "error", "timeout", "error")]
+    assert summarize_rows(driver.rows) == [("sf", 1, "error", "timeout", "error")]
 
 
 @pytest.mark.proves("R5.12")
-def test_the_run_state_shows_a_subflow_and_what_is_within() -> None:
+def test_run_state_shows_a_subflow_and_its_nodes() -> None:
     fan = {
         "kind": "foreach",
         "service": "s",
@@ -163,7 +163,7 @@ def test_the_run_state_shows_a_subflow_and_what_is_within() -> None:
     }
     node = a_subflow({"a": executor(post={"output_key": "x", "action_static": "go"}), "f": fan},
                      {("a", "go"): "f"})  # fmt: skip
-    answer = replies(Reply(1, 1), Reply(5, "first"), Reply(6, error="second"))
+    answer = reply_in_order(Reply(1, 1), Reply(5, "first"), Reply(6, error="second"))
     driver = a_driver({"sf": node}, {}, answer, params={"items": [1, 2, 3, 4]}).run()
     run_state = {
         "done": {"0": "first"},
@@ -180,16 +180,18 @@ def test_the_run_state_shows_a_subflow_and_what_is_within() -> None:
 
 
 @pytest.mark.proves("R5.12")
-def test_the_run_state_of_a_parallel_node_is_by_service() -> None:
+def test_run_state_of_a_parallel_node_is_by_service() -> None:
     node = {"kind": "parallel", "parallel_services": ["s", "t", "s"], "parallel_mode": "concurrent"}
-    driver = a_driver({"p": node}, {}, replies(Reply(1, "one"), Reply(2, "two"))).run()
+    driver = a_driver({"p": node}, {}, reply_in_order(Reply(1, "one"), Reply(2, "two"))).run()
     run_state = {"done": {"s": "one", "t": "two"}, "errs": {}, "mode": "concurrent", "max": 0}
     assert visible_shared(driver.state) == {"_rt": {"pl:p": run_state | {"strategy": "fail_fast"}}}
 
 
 @pytest.mark.proves("R5.1")
-def test_the_retry_state_tells_which_try_it_is() -> None:
-    driver = a_driver({"a": executor(max_retries=1, wait_ms=50)}, {}, replies(Reply(1, error="x")))
+def test_retry_state_shows_the_current_try() -> None:
+    driver = a_driver(
+        {"a": executor(max_retries=1, wait_ms=50)}, {}, reply_in_order(Reply(1, error="x"))
+    )
     driver.run(20)
     at = START + 51 * MS
     again = {"0": {"try": 2, "attempt": 1, "at": at}}

@@ -1,4 +1,4 @@
-"""R5.3, S6: paths and expressions: what they mean, and what is refused."""
+"""Paths and expressions: their meaning, and their refusals (R5.3, S6)."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from headway.core.flow.definition.diagnostics import Diagnostics
 from headway.core.flow.definition.paths import BadPath, Path, PathScope, Root, parse_path, resolve
 from headway.core.flow.definition.predicates import DEPTH_MAX, NODE_COUNT_MAX, parse_predicate
-from tests.core.flow import drawing
+from tests.core.flow import random_flows
 from tests.core.flow.reference_values import Json, holds
 
 SCOPE = PathScope(
@@ -36,7 +36,7 @@ SCOPE = PathScope(
         ("$input.list[1]", "q"),
     ],
 )
-def test_a_path_points_at_a_value_or_at_nothing(text: str, value: Any) -> None:
+def test_path_reads_a_value_or_null(text: str, value: Any) -> None:
     assert resolve(parse_path(text), SCOPE) == value
 
 
@@ -47,13 +47,13 @@ def test_a_path_points_at_a_value_or_at_nothing(text: str, value: Any) -> None:
      "$shared.a[1]b", "$input.", "$shared.a]", "$params.a[1234567890]", "x" * 1_001,
      "$input" + "[0]" * 65],
 )  # fmt: skip
-def test_what_is_no_path_is_refused(text: str) -> None:
+def test_malformed_path_is_refused(text: str) -> None:
     with pytest.raises(BadPath):
         parse_path(text)
 
 
 @pytest.mark.proves("R5.2")
-def test_a_path_knows_the_shared_key_it_looks_under() -> None:
+def test_path_reports_the_shared_key_it_reads() -> None:
     assert parse_path("$shared.a.b[1]").shared_key == "a"
     assert parse_path("a.b").shared_key == "a.b"
     assert parse_path("$params.a").shared_key is None
@@ -100,7 +100,7 @@ def test_a_path_knows_the_shared_key_it_looks_under() -> None:
         ({"not": {"and": [{"eq": [1, 1]}, {"not": {"eq": [1, 2]}}]}}, False),
     ],
 )
-def test_an_expression_means(expression: Json, is_true: bool) -> None:
+def test_expression_has_its_documented_meaning(expression: Json, is_true: bool) -> None:
     report = Diagnostics()
     predicate = parse_predicate(expression, "expr", report)
     assert report.errors == ()
@@ -109,7 +109,7 @@ def test_an_expression_means(expression: Json, is_true: bool) -> None:
 
 @pytest.mark.proves("I15")
 @pytest.mark.parametrize(
-    ("expression", "place"),
+    ("expression", "path"),
     [
         ("text", "expr"),
         ({}, "expr"),
@@ -127,14 +127,14 @@ def test_an_expression_means(expression: Json, is_true: bool) -> None:
         ({"exists": "$shared.a["}, "expr.exists"),
     ],
 )
-def test_a_malformed_expression_is_refused_with_its_place(expression: Any, place: str) -> None:
-    assert faults_of(expression) == [place]
+def test_malformed_expression_is_refused_with_its_path(expression: Any, path: str) -> None:
+    assert error_paths(expression) == [path]
 
 
-def faults_of(expression: Any) -> list[str]:
+def error_paths(expression: Any) -> list[str]:
     report = Diagnostics()
     parse_predicate(expression, "expr", report)
-    return [fault.path for fault in report.errors]
+    return [error.path for error in report.errors]
 
 
 def nested(depth: int, name: str = "not") -> Any:
@@ -146,28 +146,28 @@ def nested(depth: int, name: str = "not") -> Any:
 
 @pytest.mark.proves("S6")
 @pytest.mark.parametrize("name", ["not", "and", "or"])
-def test_an_expression_may_be_so_deep_and_no_deeper(name: str) -> None:
-    assert faults_of(nested(DEPTH_MAX, name)) == []
-    assert len(faults_of(nested(DEPTH_MAX + 1, name))) == 1
-    assert len(faults_of(nested(100_000, name))) == 1
+def test_depth_of_an_expression_is_limited(name: str) -> None:
+    assert error_paths(nested(DEPTH_MAX, name)) == []
+    assert len(error_paths(nested(DEPTH_MAX + 1, name))) == 1
+    assert len(error_paths(nested(100_000, name))) == 1
 
 
 @pytest.mark.proves("S6")
-def test_an_expression_may_be_so_wide_and_no_wider() -> None:
-    assert faults_of({"or": [{"eq": [1, 1]}] * (NODE_COUNT_MAX - 1)}) == []
-    assert faults_of({"or": [{"eq": [1, 1]}] * NODE_COUNT_MAX}) == ["expr"]
-    assert len(faults_of({"or": [3] * 100_000})) <= NODE_COUNT_MAX + 1
+def test_width_of_an_expression_is_limited() -> None:
+    assert error_paths({"or": [{"eq": [1, 1]}] * (NODE_COUNT_MAX - 1)}) == []
+    assert error_paths({"or": [{"eq": [1, 1]}] * NODE_COUNT_MAX}) == ["expr"]
+    assert len(error_paths({"or": [3] * 100_000})) <= NODE_COUNT_MAX + 1
 
 
 @pytest.mark.proves("R5.3")
 @settings(max_examples=300, deadline=None, database=None, derandomize=True)
 @given(st.randoms(use_true_random=False))
-def test_random_expressions_mean_what_the_reference_says(chance: Any) -> None:
-    expression = drawing.expression(chance, depth=4)
+def test_random_expressions_evaluate_as_in_the_reference(chance: Any) -> None:
+    expression = random_flows.expression(chance, depth=4)
     shared = {"a": [1, 2], "b": "3", "c": {"v": 2.5}}
     given_input = chance.choice([None, 3, "x", {"v": "3"}, [1, 2]])
     report = Diagnostics()
     predicate = parse_predicate(expression, "e", report)
     assert report.errors == ()
-    scope = PathScope(drawing.PARAMS, shared, given_input)
-    assert predicate.evaluate(scope) == holds(expression, drawing.PARAMS, shared, given_input)
+    scope = PathScope(random_flows.PARAMS, shared, given_input)
+    assert predicate.evaluate(scope) == holds(expression, random_flows.PARAMS, shared, given_input)

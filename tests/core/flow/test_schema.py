@@ -1,4 +1,4 @@
-"""R5.2: the JSON Schema for editors says what publishing says."""
+"""The JSON Schema for editors accepts the definitions that publishing accepts (R5.2)."""
 
 import json
 import re
@@ -14,83 +14,85 @@ from headway.core.errors import InvalidFlow
 from headway.core.flow.definition_schema import definition_schema
 from headway.core.flow.engine.fields import NODE_FIELDS, POST, PREP
 from headway.core.flow.parse import parse_flow
-from tests.core.flow import drawing
+from tests.core.flow import random_flows
 from tests.core.flow.scenes import a_definition, executor
 
-ALL = drawing.Feature(
+ALL = random_flows.Feature(
     call_timeouts=True, subflow_timeouts=True, concurrent_fail_fast=True, late_signals=True
 )
 SCHEMA = definition_schema()
-Word = Callable[[Any, Any, Any], bool]
+Keyword = Callable[[Any, Any, Any], bool]
 TYPES: dict[str, Any] = {"object": dict, "array": list, "string": str, "boolean": bool}
 
 
 def fits(value: Any, schema: Any) -> bool:
-    """Whether it does, by the words of JSON Schema that ours uses; another word is an error."""
-    return all(WORDS[word](value, told, schema) for word, told in schema.items())
+    """Return whether a value fits, by the JSON Schema keywords in use; others are an error."""
+    return all(KEYWORDS[keyword](value, expected, schema) for keyword, expected in schema.items())
 
 
-def _has_type(value: Any, told: str) -> bool:
-    if told != "integer":
-        return isinstance(value, TYPES[told])
+def _has_type(value: Any, expected: str) -> bool:
+    if expected != "integer":
+        return isinstance(value, TYPES[expected])
     is_whole = isinstance(value, int) or (isinstance(value, float) and value.is_integer())
     return is_whole and not isinstance(value, bool)
 
 
-def _has_properties(value: Any, told: Any) -> bool:
+def _has_properties(value: Any, expected: Any) -> bool:
     return not isinstance(value, dict) or all(
-        fits(value[name], one) for name, one in told.items() if name in value
+        fits(value[name], schema) for name, schema in expected.items() if name in value
     )
 
 
-def _has_others(value: Any, told: Any, schema: Any) -> bool:
-    known = schema.get("properties", {})
+def _has_additional_properties(value: Any, expected: Any, schema: Any) -> bool:
+    properties = schema.get("properties", {})
     return not isinstance(value, dict) or all(
-        fits(one, told) for name, one in value.items() if name not in known
+        fits(item, expected) for name, item in value.items() if name not in properties
     )
 
 
-def _every(kind: type, is_good: Callable[[Any, Any], bool]) -> Word:
-    """A word that says something of one type only."""
-    return lambda value, told, _: not isinstance(value, kind) or is_good(value, told)
+def _only_for(kind: type, is_good: Callable[[Any, Any], bool]) -> Keyword:
+    """Return a keyword that constrains values of one type only."""
+    return lambda value, expected, _: not isinstance(value, kind) or is_good(value, expected)
 
 
-WORDS: dict[str, Word] = {
+KEYWORDS: dict[str, Keyword] = {
     **dict.fromkeys(("$schema", "title", "description", "$defs", "then"), lambda *_: True),
-    "$ref": lambda value, told, _: fits(value, SCHEMA["$defs"][told.rpartition("/")[2]]),
-    "type": lambda value, told, _: _has_type(value, told),
-    "enum": lambda value, told, _: any(type(value) is type(x) and value == x for x in told),
-    "const": lambda value, told, _: bool(value == told),
-    "not": lambda value, told, _: not fits(value, told),
-    "anyOf": lambda value, told, _: any(fits(value, one) for one in told),
-    "allOf": lambda value, told, _: all(fits(value, one) for one in told),
-    "if": lambda value, told, schema: not fits(value, told) or fits(value, schema["then"]),
-    "properties": lambda value, told, _: _has_properties(value, told),
-    "patternProperties": _every(
+    "$ref": lambda value, expected, _: fits(value, SCHEMA["$defs"][expected.rpartition("/")[2]]),
+    "type": lambda value, expected, _: _has_type(value, expected),
+    "enum": lambda value, expected, _: any(type(value) is type(x) and value == x for x in expected),
+    "const": lambda value, expected, _: bool(value == expected),
+    "not": lambda value, expected, _: not fits(value, expected),
+    "anyOf": lambda value, expected, _: any(fits(value, branch) for branch in expected),
+    "allOf": lambda value, expected, _: all(fits(value, branch) for branch in expected),
+    "if": lambda value, expected, schema: not fits(value, expected) or fits(value, schema["then"]),
+    "properties": lambda value, expected, _: _has_properties(value, expected),
+    "patternProperties": _only_for(
         dict,
-        lambda value, told: all(
-            fits(one, schema)
-            for name, one in value.items()
-            for pattern, schema in told.items()
+        lambda value, expected: all(
+            fits(item, schema)
+            for name, item in value.items()
+            for pattern, schema in expected.items()
             if re.search(pattern, name)
         ),
     ),
-    "additionalProperties": _has_others,
-    "propertyNames": _every(dict, lambda value, told: all(fits(name, told) for name in value)),
-    "required": _every(dict, lambda value, told: all(name in value for name in told)),
-    "items": _every(list, lambda value, told: all(fits(one, told) for one in value)),
-    "minimum": lambda value, told, _: not _has_type(value, "integer") or value >= told,
-    "maximum": lambda value, told, _: not _has_type(value, "integer") or value <= told,
-    "minLength": _every(str, lambda value, told: len(value) >= told),
-    "maxLength": _every(str, lambda value, told: len(value) <= told),
-    "maxItems": _every(list, lambda value, told: len(value) <= told),
-    "minProperties": _every(dict, lambda value, told: len(value) >= told),
-    "maxProperties": _every(dict, lambda value, told: len(value) <= told),
+    "additionalProperties": _has_additional_properties,
+    "propertyNames": _only_for(
+        dict, lambda value, expected: all(fits(name, expected) for name in value)
+    ),
+    "required": _only_for(dict, lambda value, expected: all(name in value for name in expected)),
+    "items": _only_for(list, lambda value, expected: all(fits(item, expected) for item in value)),
+    "minimum": lambda value, expected, _: not _has_type(value, "integer") or value >= expected,
+    "maximum": lambda value, expected, _: not _has_type(value, "integer") or value <= expected,
+    "minLength": _only_for(str, lambda value, expected: len(value) >= expected),
+    "maxLength": _only_for(str, lambda value, expected: len(value) <= expected),
+    "maxItems": _only_for(list, lambda value, expected: len(value) <= expected),
+    "minProperties": _only_for(dict, lambda value, expected: len(value) >= expected),
+    "maxProperties": _only_for(dict, lambda value, expected: len(value) <= expected),
 }
 
 
 @pytest.mark.proves("R5.2")
-def test_the_schema_names_every_field() -> None:
+def test_schema_names_every_field() -> None:
     text = json.dumps(SCHEMA)
     for name in (*NODE_FIELDS, *PREP.fields, *POST.fields, "kind", "subflow", "from", "to"):
         assert f'"{name}"' in text
@@ -99,8 +101,8 @@ def test_the_schema_names_every_field() -> None:
 @pytest.mark.proves("R5.2")
 @settings(max_examples=60, deadline=None, database=None, derandomize=True)
 @given(st.randoms(use_true_random=False))
-def test_what_is_published_fits_the_schema(chance: Random) -> None:
-    definition = drawing.a_flow(chance, ALL)
+def test_published_definition_fits_the_schema(chance: Random) -> None:
+    definition = random_flows.a_flow(chance, ALL)
     parse_flow(definition)
     assert fits(definition, SCHEMA)
 
@@ -110,8 +112,8 @@ def test_what_is_published_fits_the_schema(chance: Random) -> None:
     "bad", [None, "", "http", 0, -1, True, 1.5, "x", "x" * 300, [], [1], {}, {"x": 1}]
 )
 @pytest.mark.parametrize("name", [*NODE_FIELDS, "kind", "exec_type", "func", "script", "a_execs"])
-def test_a_bad_field_is_refused_by_both_or_by_neither(name: str, bad: Any) -> None:
-    """Of a node to which the field means something."""
+def test_bad_field_is_refused_by_both_or_by_neither(name: str, bad: Any) -> None:
+    """The field belongs to a kind of node that uses it."""
     field = NODE_FIELDS.get(name)
     kinds = (
         ["executor"]
@@ -121,21 +123,21 @@ def test_a_bad_field_is_refused_by_both_or_by_neither(name: str, bad: Any) -> No
     node = {"kind": kinds[0], "service": "s", "function": "f", "flow": "g", name: bad}
     node.setdefault("prep", {"input_key": "x"})
     definition = a_definition({"a": node})
-    assert fits(definition, SCHEMA) == (f"nodes.a.{name}" not in _faulty(definition, name))
+    assert fits(definition, SCHEMA) == (f"nodes.a.{name}" not in _invalid_fields(definition, name))
 
 
-def _faulty(definition: Any, name: str) -> set[str]:
-    """The fields of the node that cannot be read. That one is missing is no affair of a schema."""
+def _invalid_fields(definition: Any, name: str) -> set[str]:
+    """Return the node's fields that cannot be parsed. A missing one is not the schema's concern."""
     try:
         parse_flow(definition)
     except InvalidFlow as error:
-        faults = [(place, problem) for place, problem in error.errors if "missing" not in problem]
-        return {f"nodes.a.{name}" for place, _ in faults if place.startswith(f"nodes.a.{name}")}
+        errors = [(path, problem) for path, problem in error.errors if "missing" not in problem]
+        return {f"nodes.a.{name}" for path, _ in errors if path.startswith(f"nodes.a.{name}")}
     return set()
 
 
 @pytest.mark.proves("R5.2")
-def test_edges_and_starts_are_in_the_schema_too() -> None:
+def test_schema_covers_edges_and_the_start() -> None:
     good = a_definition({"a": executor()}, {("a", "x"): "a"})
     assert fits(good, SCHEMA)
     assert not fits(good | {"start": 3}, SCHEMA)
@@ -145,7 +147,7 @@ def test_edges_and_starts_are_in_the_schema_too() -> None:
 
 
 @pytest.mark.proves("I15")
-def test_the_schema_bounds_the_names_that_are_stored() -> None:
+def test_schema_limits_the_names_that_are_stored() -> None:
     post = {"output_map": {"k" * 256: "x"}}
     assert not fits(a_definition({"a": executor(post=post)}), SCHEMA)
     case = {"action": "x" * 256, "expr": {"exists": "$shared.x"}}

@@ -1,4 +1,4 @@
-"""R5.4, R5.10, I17: what cannot go on, wherever it is; running again from a node."""
+"""Aborting a run at any node, and running again from a node (R5.4, R5.10, I17)."""
 
 from random import Random
 from typing import Any
@@ -16,31 +16,31 @@ from headway.core.flow.engine.step import create_state, step
 from headway.core.flow.parse import parse_flow
 from headway.core.ids import add_seconds
 from headway.core.run.status import RunStatus
-from tests.core.flow import drawing
+from tests.core.flow import random_flows
 from tests.core.flow.driver import START, Call, Crash, Driver, Reply
-from tests.core.flow.scenes import a_driver, a_flow, executor, replies, told
+from tests.core.flow.scenes import a_driver, a_flow, executor, reply_in_order, summarize_rows
 
 
 @pytest.fixture(autouse=True, scope="module")
 def few_rows() -> Any:
-    """So that a flow that goes round for ever is over soon."""
+    """Lower the limit of node runs, so that an endless loop ends soon."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(walk, "ROW_COUNT_MAX", 40)
         yield
 
 
 @pytest.mark.proves("I17")
-def test_a_run_that_cannot_even_begin_fails_with_a_node_run_that_says_so() -> None:
+def test_run_aborted_before_its_start_fails_with_a_node_run_that_names_the_error() -> None:
     state = create_state(a_flow({"a": executor()}), {})
     commit = step(state, Aborted("too_large"), START)
     assert (state.status, state.error) == (RunStatus.FAILED, "too_large")
-    assert told(commit.rows) == [("a", 1, "error", "too_large", "")]
+    assert summarize_rows(commit.rows) == [("a", 1, "error", "too_large", "")]
     assert commit.wake_at is None
 
 
 @pytest.mark.proves("I17")
 @pytest.mark.parametrize("crash", Crash)
-def test_an_abort_reaches_every_call_and_child_and_is_for_ever(crash: Crash) -> None:
+def test_abort_cancels_every_call_and_child_permanently(crash: Crash) -> None:
     fan = {
         "kind": "foreach",
         "flow": "child",
@@ -50,22 +50,22 @@ def test_an_abort_reaches_every_call_and_child_and_is_for_ever(crash: Crash) -> 
     inner = {"start": "f", "nodes": {"f": fan}}
     nodes = {"sf": {"kind": "subflow", "subflow": inner}}
     driver = a_driver(nodes, params={"items": [1, 2, 3]}, crash=crash).run()
-    driver.happen(Answered("0.1.1.1", "done"))
-    commit = driver.happen(Aborted("too_large"))
+    driver.apply(Answered("0.1.1.1", "done"))
+    commit = driver.apply(Aborted("too_large"))
     assert commit.effects == [
         CancelCall("0.0.1.1", is_child=True),
         CancelCall("0.2.1.1", is_child=True),
     ]
     assert driver.rows[-1].path == ("sf", "f")
     assert driver.rows[-1].status is NodeRunStatus.ERROR
-    for late in (Answered("0.0.1.1", 1), Woken(), Signalled("a", 1), Aborted("x")):
-        assert not driver.happen(late).is_changed
+    for flow_input in (Answered("0.0.1.1", 1), Woken(), Signalled("a", 1), Aborted("x")):
+        assert not driver.apply(flow_input).is_changed
     loaded = driver.store.load(driver.flow, driver.params)
     assert (loaded.status, loaded.error) == (RunStatus.FAILED, "too_large")
     assert not step(loaded, Woken(), START).is_changed
 
 
-ALL = drawing.Feature(
+ALL = random_flows.Feature(
     call_timeouts=True, subflow_timeouts=True, concurrent_fail_fast=True, late_signals=True
 )
 
@@ -73,40 +73,42 @@ ALL = drawing.Feature(
 @pytest.mark.proves("I17")
 @settings(max_examples=60, deadline=None, database=None, derandomize=True)
 @given(st.randoms(use_true_random=False), st.integers(0, 150), st.sampled_from(Crash))
-def test_a_run_can_be_aborted_wherever_it_is(chance: Random, after_ms: int, crash: Crash) -> None:
-    flow = parse_flow(drawing.a_flow(chance, ALL)).flow
-    world = drawing.world_of(1)
+def test_run_can_be_aborted_at_any_time(chance: Random, after_ms: int, crash: Crash) -> None:
+    flow = parse_flow(random_flows.a_flow(chance, ALL)).flow
+    callees = random_flows.make_callees(1)
 
     def answer(call: Call) -> Reply:
-        return world("service", "s", call.call_id, 1, 1)
+        return callees("service", "s", call.call_id, 1, 1)
 
-    driver = Driver(flow, drawing.PARAMS, answer, crash=crash).run(after_ms)
+    driver = Driver(flow, random_flows.PARAMS, answer, crash=crash).run(after_ms)
     was_failed = driver.state.status is RunStatus.FAILED
     row_count = len(driver.rows)
-    commit = driver.happen(Aborted("too_large"))
+    commit = driver.apply(Aborted("too_large"))
     assert commit.is_changed != was_failed
     if not was_failed:
         assert driver.end == (RunStatus.FAILED, "too_large")
         assert [row.error for row in driver.rows[row_count:]] == ["too_large"]
-        assert driver.under_way == {}
+        assert driver.in_flight == {}
         assert "_rt" not in driver.shared
 
 
 @pytest.mark.proves("I17")
-def test_what_cannot_go_on_fails_with_a_node_run() -> None:
+def test_aborted_run_fails_with_a_node_run() -> None:
     driver = a_driver({"a": executor()}).run()
-    commit = driver.happen(Aborted("too_large"))
+    commit = driver.apply(Aborted("too_large"))
     assert commit.effects == [CancelCall("0.0.1.1")]
     assert driver.end == (RunStatus.FAILED, "too_large")
-    assert told(driver.rows) == [("a", 1, "error", "too_large", "")]
+    assert summarize_rows(driver.rows) == [("a", 1, "error", "too_large", "")]
 
 
 @pytest.mark.proves("R5.5")
-def test_a_run_can_be_run_again_from_any_of_its_nodes() -> None:
+def test_run_can_be_repeated_from_any_of_its_nodes() -> None:
     nodes = {"a": executor(post={"output_key": "x"}), "b": executor(prep={"input_key": "x"})}
     edges = {("a", "default"): "b"}
-    failed = a_driver(nodes, edges, replies(Reply(1, 5), Reply(1, error="broken"))).run()
-    again = a_driver(nodes, edges, replies(Reply(1, 6)), shared=failed.shared, node_key="b").run()
+    failed = a_driver(nodes, edges, reply_in_order(Reply(1, 5), Reply(1, error="broken"))).run()
+    again = a_driver(
+        nodes, edges, reply_in_order(Reply(1, 6)), shared=failed.shared, node_key="b"
+    ).run()
     assert again.end == (RunStatus.SUCCEEDED, "")
     assert [(row.node_key, row.input) for row in again.rows] == [("b", 5)]
     assert failed.shared == {"x": 5}
@@ -115,8 +117,8 @@ def test_a_run_can_be_run_again_from_any_of_its_nodes() -> None:
 
 
 @pytest.mark.proves("R5.5")
-def test_an_answer_that_overtakes_the_wake_after_a_crash_is_heard() -> None:
-    """A child may end while its parent is away, before the parent asks for it again."""
+def test_answer_that_arrives_before_the_wake_after_a_crash_is_applied() -> None:
+    """A child may end while its parent is down, before the parent calls it again."""
     nodes = {"a": {"kind": "flow_ref", "flow": "child", "post": {"output_key": "out"}}}
     driver = a_driver(nodes).run()
     loaded = driver.store.load(driver.flow, driver.params)
@@ -127,29 +129,29 @@ def test_an_answer_that_overtakes_the_wake_after_a_crash_is_heard() -> None:
 
 
 @pytest.mark.proves("R5.10")
-@pytest.mark.parametrize("happened", [Woken(), Aborted("too_large")])
-def test_a_child_is_canceled_also_by_a_parent_that_was_away(happened: FlowInput) -> None:
+@pytest.mark.parametrize("flow_input", [Woken(), Aborted("too_large")])
+def test_child_is_canceled_by_a_parent_that_was_restarted(flow_input: FlowInput) -> None:
     nodes = {"a": {"kind": "flow_ref", "flow": "child", "timeout_ms": 100}}
     driver = a_driver(nodes).run(0)
     loaded = driver.store.load(driver.flow, driver.params)
-    commit = step(loaded, happened, add_seconds(START, seconds=1))
+    commit = step(loaded, flow_input, add_seconds(START, seconds=1))
     assert commit.effects == [CancelCall("0.0.1.1", is_child=True)]
     assert loaded.status is RunStatus.FAILED
 
 
 @pytest.mark.proves("I3")
 @pytest.mark.parametrize("crash", Crash)
-def test_a_signal_comes_into_a_success_that_is_not_stored_as_an_end(crash: Crash) -> None:
-    """R5.11: nothing else does; and a failure has no result."""
+def test_signal_is_applied_to_a_success_that_is_not_stored_as_an_end(crash: Crash) -> None:
+    """No other input is applied (R5.11), and a failure has no result."""
     approval = {"kind": "approval", "params": {"approval_key": "ok"}, "prep": {"input_key": "ok"}}
     driver = a_driver({"a": approval}, crash=crash)
     driver.signal_after(1, "ok", True)
     driver.run()
     driver.state = driver.store.load(driver.flow, driver.params)
-    assert driver.happen(Signalled("ok", "again")).wake_at is None
-    assert not driver.happen(Woken()).is_changed
+    assert driver.apply(Signalled("ok", "again")).wake_at is None
+    assert not driver.apply(Woken()).is_changed
     assert (driver.shared, driver.end) == ({"ok": "again"}, (RunStatus.SUCCEEDED, ""))
-    assert told(driver.rows) == [("a", 1, "ok", "", "approved")]
-    assert driver.happen(Aborted("too_large")).is_changed
+    assert summarize_rows(driver.rows) == [("a", 1, "ok", "", "approved")]
+    assert driver.apply(Aborted("too_large")).is_changed
     assert driver.end == (RunStatus.FAILED, "too_large")
-    assert not driver.happen(Signalled("ok", 1)).is_changed
+    assert not driver.apply(Signalled("ok", 1)).is_changed

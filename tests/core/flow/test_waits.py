@@ -1,4 +1,4 @@
-"""R5.3, R5.11, I18: timers, events and approvals; signals early, late and again."""
+"""Timers, events and approvals; signals that are early, late or repeated (R5.3, R5.11, I18)."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ from headway.core.run.status import RunStatus
 from headway.services.flow.waiting_nodes import APPROVAL, EVENT, awaited_key, wait_reason
 from tests.core.flow.driver import MS, START, Crash, Reply
 from tests.core.flow.reference_values import Json
-from tests.core.flow.scenes import a_driver, executor, told
+from tests.core.flow.scenes import a_driver, executor, summarize_rows
 
 
 def a_wait(**fields: Any) -> Json:
@@ -24,7 +24,7 @@ def an_approval(**fields: Any) -> Json:
 
 @pytest.mark.proves("I18")
 @pytest.mark.parametrize("crash", Crash)
-def test_a_timer_goes_on_when_its_time_has_come_and_not_before(crash: Crash) -> None:
+def test_timer_ends_at_its_time_and_not_before(crash: Crash) -> None:
     node = {
         "kind": "timer",
         "params": {"delay_ms": 3_000},
@@ -32,18 +32,18 @@ def test_a_timer_goes_on_when_its_time_has_come_and_not_before(crash: Crash) -> 
         "post": {"action_static": "next", "output_key": "kept"},
     }
     driver = a_driver({"a": node}, params={"n": 1}, crash=crash)
-    assert driver.happen(Woken()).wake_at == START + 3_000 * MS
+    assert driver.apply(Woken()).wake_at == START + 3_000 * MS
     driver.now += 3_000 * MS - 1  # type: ignore[assignment]
-    assert driver.happen(Woken()).rows == []
+    assert driver.apply(Woken()).rows == []
     driver.now += 1  # type: ignore[assignment]
-    driver.happen(Woken())
+    driver.apply(Woken())
     assert driver.shared == {"kept": 1}
-    assert told(driver.rows) == [("a", 1, "ok", "", "next")]
+    assert summarize_rows(driver.rows) == [("a", 1, "ok", "", "next")]
 
 
 @pytest.mark.proves("R5.3")
 @pytest.mark.parametrize("delay", [-1, "5", True, None, 10**15])
-def test_a_delay_that_is_none_fails_the_node(delay: Any) -> None:
+def test_invalid_delay_fails_the_node(delay: Any) -> None:
     driver = a_driver({"a": {"kind": "timer"}}, params={"delay_ms": delay}).run()
     assert driver.state.status is RunStatus.FAILED
     assert "delay_ms" in driver.state.error
@@ -52,14 +52,14 @@ def test_a_delay_that_is_none_fails_the_node(delay: Any) -> None:
 @pytest.mark.proves("R5.11")
 @pytest.mark.parametrize("crash", Crash)
 @pytest.mark.parametrize("is_early", [True, False])
-def test_a_signal_ends_the_wait_also_when_it_came_before(crash: Crash, is_early: bool) -> None:
+def test_signal_ends_the_wait_even_if_it_came_before(crash: Crash, is_early: bool) -> None:
     nodes = {"a": executor(), "w": a_wait(post={"output_key": "got", "action_key": "act"})}
     answer = lambda _: Reply(100)  # noqa: E731
     driver = a_driver(nodes, {("a", "default"): "w"}, answer, crash=crash)
     driver.signal_after(50 if is_early else 150, "flag", {"act": "go"})
     driver.run()
     assert driver.shared == {"flag": {"act": "go"}, "got": {"act": "go"}}
-    assert told(driver.rows)[-1] == ("w", 1, "ok", "", "go")
+    assert summarize_rows(driver.rows)[-1] == ("w", 1, "ok", "", "go")
 
 
 @pytest.mark.proves("R5.11")
@@ -67,23 +67,23 @@ def test_a_signal_ends_the_wait_also_when_it_came_before(crash: Crash, is_early:
     ("value", "fires"),
     [(None, False), ("", False), (False, False), (0, True), ("no", True), ([], True)],
 )
-def test_an_event_is_anything_but_null_false_and_empty_text(value: Any, fires: bool) -> None:
+def test_any_value_but_null_false_and_empty_text_is_an_event(value: Any, fires: bool) -> None:
     driver = a_driver({"w": a_wait()}).run()
     assert (wait_reason(driver.state), awaited_key(driver.state)) == (EVENT, "flag")
-    driver.happen(Signalled("other", True))
-    driver.happen(Signalled("flag", value))
+    driver.apply(Signalled("other", True))
+    driver.apply(Signalled("flag", value))
     assert driver.state.is_over == fires
     assert driver.shared == {"other": True, "flag": value}
 
 
 @pytest.mark.proves("R5.11")
 @pytest.mark.parametrize("crash", Crash)
-def test_an_event_that_does_not_come_is_the_error_timeout(crash: Crash) -> None:
+def test_missing_event_is_the_error_timeout(crash: Crash) -> None:
     node = a_wait(on_error={"timeout": "late"}, max_retries=1, wait_ms=10)
     node["params"]["timeout_ms"] = 60
     nodes = {"w": node, "z": executor()}
     driver = a_driver(nodes, {("w", "late"): "z"}, crash=crash).run(1_000)
-    assert told(driver.rows) == [
+    assert summarize_rows(driver.rows) == [
         ("w", 1, "error", "timeout", ""),
         ("w", 2, "error", "timeout", "late"),
     ]
@@ -91,21 +91,21 @@ def test_an_event_that_does_not_come_is_the_error_timeout(crash: Crash) -> None:
 
 
 @pytest.mark.proves("R5.11")
-def test_an_event_at_the_last_instant_counts() -> None:
+def test_event_at_the_last_instant_counts() -> None:
     node = a_wait(timeout_ms=60)
     driver = a_driver({"w": node})
     driver.signal_after(60, "flag", 1)
     driver.run()
-    assert told(driver.rows) == [("w", 1, "ok", "", "default")]
+    assert summarize_rows(driver.rows) == [("w", 1, "ok", "", "default")]
 
 
 @pytest.mark.proves("I3")
-def test_signals_that_are_taken_in_late_are_all_heard_before_the_time_is() -> None:
+def test_late_signals_are_all_applied_before_the_timeout() -> None:
     driver = a_driver({"w": a_wait(timeout_ms=60)}).run(0)
     driver.now += 100 * MS  # type: ignore[assignment]
-    assert driver.happen(Signalled("other", 1)).wake_at == START + 60 * MS
-    driver.happen(Signalled("flag", 1))
-    assert told(driver.rows) == [("w", 1, "ok", "", "default")]
+    assert driver.apply(Signalled("other", 1)).wake_at == START + 60 * MS
+    driver.apply(Signalled("flag", 1))
+    assert summarize_rows(driver.rows) == [("w", 1, "ok", "", "default")]
 
 
 @pytest.mark.proves("R5.12")
@@ -125,16 +125,16 @@ def test_signals_that_are_taken_in_late_are_all_heard_before_the_time_is() -> No
         (7, {}, "default"),
     ],
 )
-def test_what_a_person_answers_is_the_action(answer: Any, post: Json, action: str) -> None:
+def test_answer_to_an_approval_is_the_action(answer: Any, post: Json, action: str) -> None:
     node = an_approval(post={"output_key": "answer", **post}, prep={"input_key": "$params.what"})
     driver = a_driver({"a": node}, params={"what": "delete 9"}).run()
     assert (wait_reason(driver.state), awaited_key(driver.state)) == (APPROVAL, "ok")
     assert driver.state.frames[-1].input == "delete 9"
-    driver.happen(Signalled("ok", None))
-    driver.happen(Signalled("ok", ""))
+    driver.apply(Signalled("ok", None))
+    driver.apply(Signalled("ok", ""))
     assert not driver.state.is_over
-    driver.happen(Signalled("ok", answer))
-    assert told(driver.rows) == [("a", 1, "ok", "", action)]
+    driver.apply(Signalled("ok", answer))
+    assert summarize_rows(driver.rows) == [("a", 1, "ok", "", action)]
     assert driver.shared == {"ok": answer, "answer": answer}
 
 
@@ -146,8 +146,8 @@ def test_consumed_answers_let_a_loop_ask_again(crash: Crash) -> None:
     nodes = {"ask": ask, "mend": executor()}
     edges = {("ask", "rejected"): "mend", ("mend", "default"): "ask", ("ask", "approved"): ""}
     driver = a_driver(nodes, edges, lambda _: Reply(10), crash=crash)
-    for after_ms, said in ((5, False), (50, False), (100, True)):
-        driver.signal_after(after_ms, "ok", said)
+    for after_ms, value in ((5, False), (50, False), (100, True)):
+        driver.signal_after(after_ms, "ok", value)
     driver.run()
     assert [row.node_key for row in driver.rows] == ["ask", "mend", "ask", "mend", "ask"]
     assert driver.shared == {"last": True}
@@ -155,7 +155,7 @@ def test_consumed_answers_let_a_loop_ask_again(crash: Crash) -> None:
 
 @pytest.mark.proves("R5.11")
 @pytest.mark.parametrize("crash", Crash)
-def test_a_wait_within_a_subflow_hears_the_signals_of_the_run(crash: Crash) -> None:
+def test_wait_within_a_subflow_receives_the_signals_of_the_run(crash: Crash) -> None:
     inner = {"start": "w", "nodes": {"w": a_wait(post={"output_key": "got"})}}
     nodes = {"sf": {"kind": "subflow", "subflow": inner, "post": {"output_key": "out"}}}
     driver = a_driver(nodes, crash=crash)
@@ -166,7 +166,7 @@ def test_a_wait_within_a_subflow_hears_the_signals_of_the_run(crash: Crash) -> N
 
 @pytest.mark.proves("R5.5")
 @pytest.mark.parametrize("crash", Crash)
-def test_a_signal_does_not_change_the_input_of_a_node_under_way(crash: Crash) -> None:
+def test_signal_does_not_change_the_input_of_a_node_in_progress(crash: Crash) -> None:
     node = {
         "kind": "foreach",
         "service": "s",
@@ -182,7 +182,7 @@ def test_a_signal_does_not_change_the_input_of_a_node_under_way(crash: Crash) ->
 
 @pytest.mark.proves("R5.11")
 @pytest.mark.parametrize("key", ["", "  ", "_rt", "x" * 300, "a\x00", "\x01" * 87])
-def test_not_every_key_can_be_signalled(key: str) -> None:
+def test_reserved_keys_cannot_be_signalled(key: str) -> None:
     with pytest.raises(InvalidInput):
         check_signal_key(key)
 
@@ -196,7 +196,7 @@ def test_not_every_key_can_be_signalled(key: str) -> None:
         (an_approval(), {"ap:a": {"start": START // MS}}),
     ],
 )
-def test_the_run_state_of_a_wait_is_seen_until_it_is_over(node: Json, run_state: Json) -> None:
+def test_run_state_of_a_wait_is_visible_until_it_ends(node: Json, run_state: Json) -> None:
     driver = a_driver({"a": node}, shared={"x": 1}).run(0)
     assert visible_shared(driver.state) == {"x": 1, "_rt": run_state}
     driver.signal_after(9, "flag", 1)

@@ -1,4 +1,4 @@
-"""Flows, on each backend."""
+"""Run the flow tests on each backend."""
 
 import pytest
 

@@ -1,17 +1,17 @@
-"""Workers that misbehave: each path of this server answers in its own wrong way."""
+"""A misbehaving worker: each service of this server responds in another wrong way."""
 
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 CHUNK = b"x" * 65_536
-WHOLE = {
+RESPONSES = {
     "redirect": (b"302 Found\r\nLocation: /exec/good", b""),
     "nan": (b"200 OK", b'{"result": NaN}'),
     "twice": (b"200 OK", b'{"result": 1, "result": 2}'),
     "list": (b"200 OK", b"[1]"),
     "text": (b"500 Oops", b"hello"),
-    "told": (b"500 Oops", b'{"error": {"a": 1}}'),
+    "object": (b"500 Oops", b'{"error": {"a": 1}}'),
     "named": (b"200 OK\r\nHeadway-Call-Id: \xff\xfe", b'{"result": 1}'),
     "good": (b"500 Oops", b'{"result": "good", "error": ""}'),
 }
@@ -19,7 +19,7 @@ WHOLE = {
 
 @asynccontextmanager
 async def hostile_worker() -> AsyncIterator[str]:
-    """Its address. The service is the way in which it answers."""
+    """Open the worker and yield its address. The service name selects the response."""
     server = await asyncio.start_server(_serve, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
     try:
@@ -31,8 +31,8 @@ async def hostile_worker() -> AsyncIterator[str]:
 async def _serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
     try:
         head = await reader.readuntil(b"\r\n\r\n")
-        way = head.split(b" ", 2)[1].rpartition(b"/")[2].decode()
-        await _answer(way, writer)
+        service = head.split(b" ", 2)[1].rpartition(b"/")[2].decode()
+        await _respond(service, writer)
         await writer.drain()
     except (ConnectionError, asyncio.IncompleteReadError):
         pass
@@ -40,8 +40,8 @@ async def _serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> 
         writer.close()
 
 
-async def _answer(way: str, writer: asyncio.StreamWriter) -> None:
-    match way:
+async def _respond(service: str, writer: asyncio.StreamWriter) -> None:
+    match service:
         case "silent":
             await asyncio.sleep(3_600)
         case "slow":
@@ -65,10 +65,10 @@ async def _answer(way: str, writer: asyncio.StreamWriter) -> None:
         case "cut":
             writer.write(b'HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n{"result"')
         case _:
-            status, body = WHOLE.get(way, (b"nonsense", b"nonsense"))
-            _full(writer, body, status=status)
+            status, body = RESPONSES.get(service, (b"nonsense", b"nonsense"))
+            _write_response(writer, body, status=status)
 
 
-def _full(writer: asyncio.StreamWriter, body: bytes, *, status: bytes) -> None:
+def _write_response(writer: asyncio.StreamWriter, body: bytes, *, status: bytes) -> None:
     length = str(len(body)).encode()
     writer.write(b"HTTP/1.1 " + status + b"\r\nContent-Length: " + length + b"\r\n\r\n" + body)

@@ -1,9 +1,9 @@
 """A program that is killed at one of its commits, with a flow that has a node of each kind.
 
-`python -m tests.engine.flow.program URL WORKER LEDGER WHEN NUMBER`: it starts a task, prints its
-id, and kills itself before or after (WHEN) the commit of that number which a task or its children
-make. If there are not so many, it prints how many there are. WORKER is the address of a worker with
-`services_with_effects`, which lives on.
+`python -m tests.engine.flow.program URL WORKER LEDGER WHEN NUMBER` starts a task, prints its id,
+and kills itself before or after (WHEN) the commit with that number by the task or its children. If
+there are fewer commits, it prints their count. WORKER is the address of a worker with
+`services_with_effects`, which keeps running.
 """
 
 import asyncio
@@ -44,10 +44,10 @@ EVERY_KIND: Definition = a_flow(
             "post": {"output_key": "sub"},
         },
         "rest": {"kind": "timer", "params": {"delay_ms": 1_100}},
-        "hear": {
+        "event": {
             "kind": "wait_event",
             "params": {"signal_key": "$shared.go"},
-            "post": {"output_key": "heard"},
+            "post": {"output_key": "event"},
         },
         "ask": {"kind": "approval", "params": {"approval_key": "$shared.ok"}},
         "ref": {
@@ -82,8 +82,8 @@ EVERY_KIND: Definition = a_flow(
     ("which", "on", "each"),
     ("each", "sub"),
     ("sub", "rest"),
-    ("rest", "hear"),
-    ("hear", "ask"),
+    ("rest", "event"),
+    ("event", "ask"),
     ("ask", "approved", "ref"),
     ("ref", "fan"),
     ("fan", "call"),
@@ -110,7 +110,7 @@ SHARED: dict[str, Any] = {
     "effect": "last",
     "each": ["each-0", "each-1"],
     "sub": {"effect": "y"},
-    "heard": 7,
+    "event": 7,
     "ref": {"effect": "ref"},
     "fan": [{"effect": "fan-0"}, {"effect": "fan-1"}],
     "call": "one:call",
@@ -125,7 +125,7 @@ NODE_RUNS = [
     "sub/x[0] ok",
     "sub/y[0] ok",
     "rest ok",
-    "hear ok",
+    "event ok",
     "ask ok",
     "ref[0] ok",
     "fan[0] ok",
@@ -154,9 +154,9 @@ def services_with_effects(ledger: str) -> Services:
     services = Services()
 
     def add(name: str) -> None:
-        async def effect(given: str) -> str:
-            append(ledger, f"{name}:{given}")
-            return f"{name}:{given}"
+        async def effect(item: str) -> str:
+            append(ledger, f"{name}:{item}")
+            return f"{name}:{item}"
 
         services(effect, name=name)
 
@@ -166,7 +166,7 @@ def services_with_effects(ledger: str) -> Services:
 
 
 def kill_at(hw: Headway, when: str, number: int) -> Callable[[], int]:
-    """Count the commits of tasks, and die at one of them as if the power had failed."""
+    """Count the commits of tasks, and kill the process at one of them."""
     apply: Callable[[Any], Any] = hw.store.apply
     count = 0
 

@@ -21,16 +21,16 @@ from tests.engine.flow.program import (
     headway_with_effects,
     services_with_effects,
 )
-from tests.engine.flow.scenes import told
+from tests.engine.flow.scenes import summarize
 
 ADDRESS: Final = "http://127.0.0.1:8080"
 ROOT: Final = Path(__file__).parents[3]
 COMMIT_COUNT: Final = 23
-"""As many as the program makes when nobody kills it, or one or two less."""
+"""The number of commits of a program that is not killed, or one or two less."""
 
 
-def killed(url: str, worker: str, ledger: Path, when: str, number: int) -> str:
-    """The id of the task whose program is dead."""
+def run_until_killed(url: str, worker: str, ledger: Path, when: str, number: int) -> str:
+    """Run the program until it kills itself. Return the id of its task."""
     program = [sys.executable, "-m", "tests.engine.flow.program", url, worker, str(ledger)]
     ended = subprocess.run(
         [*program, when, str(number)],
@@ -43,39 +43,39 @@ def killed(url: str, worker: str, ledger: Path, when: str, number: int) -> str:
     return ended.stdout.split()[0]
 
 
-async def finished(place: str, task_id: str) -> set[str]:
-    """The effects whose ends were stored when the program died."""
-    async with Headway(place).without_engine() as hw:
+async def stored_effects(database_url: str, task_id: str) -> set[str]:
+    """Return the effects whose results were stored before the program was killed."""
+    async with Headway(database_url).without_engine() as hw:
         ids = [task_id, *(child.id for child in await hw.flows.tasks(flow="inner"))]
-        rows = [row for one in ids for row in await hw.flows.node_runs(one)]
+        rows = [row for run_id in ids for row in await hw.flows.node_runs(run_id)]
     return {row.output for row in rows if isinstance(row.output, str)} & set(EFFECTS)
 
 
 @pytest.mark.proves("I3")
 @pytest.mark.parametrize("when", ["before", "after"])
 @pytest.mark.parametrize("number", range(1, COMMIT_COUNT + 1))
-async def test_a_task_goes_on_where_its_program_was_killed(
-    place: str, tmp_path: Path, number: int, when: str
+async def test_a_task_resumes_where_its_program_was_killed(
+    database_url: str, tmp_path: Path, number: int, when: str
 ) -> None:
-    """Nothing is lost, and of what has an end that was stored nothing is done again (I1)."""
+    """No effect is lost, and no effect with a stored result is repeated (I1)."""
     ledger = tmp_path / "ledger"
     services = services_with_effects(str(ledger))
     async with Worker(services, url=ADDRESS, registry_url="http://127.0.0.1:1") as worker:
-        given = (place, worker.url, ledger, when, number)
-        task_id = await asyncio.to_thread(killed, *given)
-        stored = await finished(place, task_id)
-        async with headway_with_effects(place, str(ledger)) as hw:
+        arguments = (database_url, worker.url, ledger, when, number)
+        task_id = await asyncio.to_thread(run_until_killed, *arguments)
+        stored = await stored_effects(database_url, task_id)
+        async with headway_with_effects(database_url, str(ledger)) as hw:
             await hw.workers.register("w", worker.url, ["one", "two"])
             assert await hw.run(task_id).result(60) == SHARED
             rows = await hw.flows.node_runs(task_id)
-    assert sorted(told(rows)) == sorted(NODE_RUNS)
-    assert nodes_of(told(rows)) == nodes_of(NODE_RUNS)
+    assert sorted(summarize(rows)) == sorted(NODE_RUNS)
+    assert node_order(summarize(rows)) == node_order(NODE_RUNS)
     counts = Counter(ledger.read_text().split())
     assert set(counts) == set(EFFECTS)
     assert {name for name, count in counts.items() if count > 1}.isdisjoint(stored)
     assert max(counts.values()) <= 2
 
 
-def nodes_of(runs: list[str]) -> list[str]:
-    """In their order: that of branches which are under way at once is anybody's guess."""
-    return [node for node, _ in groupby(re.split(r"[/\[ ]", one)[0] for one in runs)]
+def node_order(runs: list[str]) -> list[str]:
+    """Return the nodes in order; concurrent branches of a node may end in any order."""
+    return [node for node, _ in groupby(re.split(r"[/\[ ]", run)[0] for run in runs)]

@@ -1,4 +1,4 @@
-"""`explain` of a task: which service nobody offers, and what its node waits for."""
+"""`explain` of a task names a missing service and the event that its node waits for."""
 
 import asyncio
 from typing import Any
@@ -9,42 +9,50 @@ from headway import Headway
 from headway.core.run.explain import Explanation, Gate
 from headway.worker.program import Worker
 from headway.worker.service_registry import Services
-from tests.engine.flow.scenes import a_flow, parked, until
+from tests.engine.flow.scenes import a_flow, wait_until, wait_until_parked
 
 pytestmark = pytest.mark.backend("sqlite")
 
 APPROVAL = {"kind": "approval", "params": {"approval_key": "$shared.ok"}}
-AGAIN = {"max_retries": 9, "wait_ms": 3_600_000}
+RETRIES = {"max_retries": 9, "wait_ms": 3_600_000}
 
 
-async def explained(hw: Headway, node: dict[str, Any], **params: Any) -> tuple[str, Explanation]:
-    """The id of a task that has parked at its only node, and why it does not move."""
-    policy = {"error_policy": "follow_default"}  # Else a missing worker is waited for.
+async def park_and_explain(
+    hw: Headway, node: dict[str, Any], **params: Any
+) -> tuple[str, Explanation]:
+    """Start a task with one node. Return its id and explanation once it is parked."""
+    policy = {"error_policy": "follow_default"}  # Otherwise the task waits for a missing worker.
     await hw.flows.publish("f", a_flow({"n": node}) | policy)
     run = await hw.flows.start("f", params=params)
-    await parked(hw, run.id)
+    await wait_until_parked(hw, run.id)
     return run.id, await hw.explain(run.id)
 
 
 @pytest.mark.proves("R5.8")
-async def test_a_service_that_nobody_offers_is_named(url: str) -> None:
+async def test_explain_names_a_service_that_no_worker_offers(url: str) -> None:
     async with Headway(url, stop_wait_s=0) as hw:
-        _, found = await explained(hw, {"kind": "executor", "service": "paint", **AGAIN})
-        assert found.gate is Gate.NO_WORKER
-        assert found.sentence == (
-            "Its node 'n' needs the service 'paint', which no live worker offers."
-            " It is tried again (1 of 9 times so far)."
+        _, explanation = await park_and_explain(
+            hw, {"kind": "executor", "service": "paint", **RETRIES}
         )
-        assert found.remedy == "A worker that offers 'paint': `headway worker <module:name>`."
-        assert found.until is not None
-        fan = {"kind": "parallel", "parallel_services": ["paint", "sum", "wash"], **AGAIN}
+        assert explanation.gate is Gate.NO_WORKER
+        assert explanation.sentence == (
+            "Its node 'n' needs the service 'paint', which no live worker offers."
+            " It is retried (1 of 9 retries so far)."
+        )
+        assert explanation.remedy == (
+            "Start a worker that offers 'paint': `headway worker <module:name>`."
+        )
+        assert explanation.until is not None
+        fan = {"kind": "parallel", "parallel_services": ["paint", "sum", "wash"], **RETRIES}
         await hw.workers.register("w", "http://127.0.0.1:9", ["sum"])
-        _, found = await explained(hw, fan | {"parallel_mode": "concurrent"})
-        assert found.sentence.startswith("Its node 'n' needs the services 'paint', 'wash', which")
+        _, explanation = await park_and_explain(hw, fan | {"parallel_mode": "concurrent"})
+        assert explanation.sentence.startswith(
+            "Its node 'n' needs the services 'paint', 'wash', which"
+        )
 
 
 @pytest.mark.proves("R5.8")
-async def test_a_service_that_is_at_work_is_not_called_missing(url: str) -> None:
+async def test_explain_does_not_report_a_busy_service_as_missing(url: str) -> None:
     services, begun = Services(), asyncio.Event()
 
     @services
@@ -61,66 +69,73 @@ async def test_a_service_that_is_at_work_is_not_called_missing(url: str) -> None
         await hw.flows.publish("f", a_flow({"n": {"kind": "executor", "service": "hang"}}))
         run = await hw.flows.start("f")
         await begun.wait()
-        found = await hw.explain(run.id)
-        assert found.gate is Gate.RUNNING
-        assert found.sentence.startswith("Its node 'n' is at work. It runs on instance ")
+        explanation = await hw.explain(run.id)
+        assert explanation.gate is Gate.RUNNING
+        assert explanation.sentence.startswith(
+            "Its node 'n' is executing. It is running on instance "
+        )
 
 
 @pytest.mark.proves("R5.11")
-async def test_what_an_approval_and_an_event_wait_for_is_named(url: str) -> None:
+async def test_explain_names_the_key_of_an_approval_or_event(url: str) -> None:
     async with Headway(url) as hw:
-        task_id, found = await explained(hw, APPROVAL)
-        assert found.gate is Gate.INBOX
-        assert found.sentence == (
+        task_id, explanation = await park_and_explain(hw, APPROVAL)
+        assert explanation.gate is Gate.INBOX
+        assert explanation.sentence == (
             "Its node 'n' waits for an approval, in 'ok' of the shared state."
         )
-        assert found.remedy == f"headway task approve {task_id}"
+        assert explanation.remedy == f"headway task approve {task_id}"
         event = {"kind": "wait_event", "params": {"signal_key": "$shared.go", "timeout_ms": 10**7}}
         inner = {"kind": "subflow", "subflow": a_flow({"x": event})}
-        task_id, found = await explained(hw, inner)
-        assert found.sentence == "Its node 'n/x' waits for an event, in 'go' of the shared state."
-        assert found.remedy == f"headway task signal {task_id} go <value>"
-        assert found.until is not None, "it has a timeout"
+        task_id, explanation = await park_and_explain(hw, inner)
+        assert (
+            explanation.sentence
+            == "Its node 'n/x' waits for an event, in 'go' of the shared state."
+        )
+        assert explanation.remedy == f"headway task signal {task_id} go <value>"
+        assert explanation.until is not None, "it has a timeout"
         within = {"kind": "approval", "params": {"approval_key": "$shared.review.ok"}}
-        task_id, found = await explained(hw, within)
-        assert found.sentence == (
+        task_id, explanation = await park_and_explain(hw, within)
+        assert explanation.sentence == (
             "Its node 'n' waits for an approval, in '$shared.review.ok', which is within 'review'."
         )
-        assert found.remedy == (
-            f"headway task signal {task_id} review <value>, with all that 'review' is to hold."
+        assert explanation.remedy == (
+            f"headway task signal {task_id} review <value>, with the complete value of 'review'."
         )
         never = {"kind": "wait_event", "params": {"signal_key": "$params.go"}}
-        _, found = await explained(hw, never)
-        assert found.sentence == "Its node 'n' waits for an event that no signal can bring."
+        _, explanation = await park_and_explain(hw, never)
+        assert explanation.sentence == "Its node 'n' waits for an event that no signal can set."
 
 
 @pytest.mark.proves("R5.3")
-async def test_a_timer_says_that_it_is_one_and_when_it_rings(url: str) -> None:
+async def test_explain_gives_the_time_of_a_timer(url: str) -> None:
     async with Headway(url) as hw:
-        task_id, found = await explained(hw, {"kind": "timer", "params": {"delay_ms": 3_600_000}})
-        assert found.gate is Gate.NOT_DUE
-        assert found.sentence == "Its node 'n' is a timer, whose time has not come."
-        assert found.until == (await hw.run(task_id).record()).run.wake_at
+        task_id, explanation = await park_and_explain(
+            hw, {"kind": "timer", "params": {"delay_ms": 3_600_000}}
+        )
+        assert explanation.gate is Gate.NOT_DUE
+        assert explanation.sentence == "Its node 'n' is a timer that has not elapsed."
+        assert explanation.until == (await hw.run(task_id).record()).run.wake_at
 
 
 @pytest.mark.proves("R5.3")
-async def test_a_task_that_waits_for_another_flow_names_it(url: str) -> None:
+async def test_explain_names_the_child_flow_of_a_waiting_task(url: str) -> None:
     async with Headway(url) as hw:
         await hw.flows.publish("inner", a_flow({"ask": APPROVAL}))
         await hw.flows.publish("outer", a_flow({"ref": {"kind": "flow_ref", "flow": "inner"}}))
         run = await hw.flows.start("outer")
-        await until(hw, run.id, lambda view: view.waits_for == "child")
-        found = await hw.explain(run.id)
-        assert found.sentence == "Its node 'ref' waits for tasks of flow 'inner'."
+        await wait_until(hw, run.id, lambda view: view.waits_for == "child")
+        explanation = await hw.explain(run.id)
+        assert explanation.sentence == "Its node 'ref' waits for tasks of flow 'inner'."
 
 
-async def test_what_is_over_or_queued_is_explained_as_any_run(url: str) -> None:
+async def test_ended_and_queued_tasks_are_explained_like_runs(url: str) -> None:
     async with Headway(url) as hw:
         await hw.flows.publish("f", a_flow({"a": {"kind": "timer"}}))
         run = await hw.flows.start("f")
         await run.wait_for_end()
         assert (await hw.explain(run.id)).sentence == (
-            "The run is over: failed (node 'a' failed: no delay_ms)."
+            "The run has ended: failed (node 'a' failed: no delay_ms)."
         )
         await hw.lanes.set("flow", max_concurrent=0)
         queued = await hw.flows.start("f")
@@ -128,8 +143,8 @@ async def test_what_is_over_or_queued_is_explained_as_any_run(url: str) -> None:
 
 
 @pytest.mark.proves("R5.5")
-async def test_the_first_flow_may_come_from_another_process(url: str) -> None:
-    """A program that found no flow when it began drives the tasks of one that came later."""
+async def test_an_engine_drives_tasks_of_a_flow_published_by_another_process(url: str) -> None:
+    """The engine found no flow when it started."""
     async with Headway(url) as hw:
         other = Headway(url)
         async with other.without_engine():

@@ -1,4 +1,4 @@
-"""I18: the clock of flow tasks follows the database, and no jump of this machine's."""
+"""The clock of flow tasks follows the database and ignores local clock jumps (I18)."""
 
 import pytest
 
@@ -10,7 +10,7 @@ HOUR_S = 3_600.0
 
 
 class TwoClocks:
-    """One that people set, and one that nobody sets."""
+    """A wall clock that can jump, and a monotonic clock."""
 
     def __init__(self) -> None:
         self.wall = NOON
@@ -37,34 +37,34 @@ class TwoClocks:
 
 
 @pytest.mark.proves("I18")
-def test_a_jump_of_this_machines_clock_moves_nothing() -> None:
+def test_a_local_clock_jump_does_not_move_the_flow_clock() -> None:
     clocks = TwoClocks()
     clock = FlowClock(clocks)  # type: ignore[arg-type]
-    there = Instant(NOON + 7 * SECOND_US)
-    clock.sync(there)
+    database_now = Instant(NOON + 7 * SECOND_US)
+    clock.sync(database_now)
     clocks.pass_s(2)
     clocks.jump_s(HOUR_S)
-    assert clock.now() == there + 2 * SECOND_US
+    assert clock.now() == database_now + 2 * SECOND_US
     clocks.jump_s(-2 * HOUR_S)
     clocks.pass_s(1)
-    assert clock.now() == there + 3 * SECOND_US
+    assert clock.now() == database_now + 3 * SECOND_US
 
 
 @pytest.mark.proves("I18")
-def test_it_follows_the_database_forward_and_back() -> None:
+def test_the_flow_clock_follows_the_database_forward_and_back() -> None:
     clocks = TwoClocks()
     clock = FlowClock(clocks)  # type: ignore[arg-type]
     clock.sync(Instant(NOON - 20 * SECOND_US))
     assert clock.now() == NOON - 20 * SECOND_US
     clock.sync(Instant(NOON + 3_600 * SECOND_US))
     assert clock.now() == NOON + 3_600 * SECOND_US
-    clock.sync(Instant(NOON))  # Somebody has set it right again.
+    clock.sync(Instant(NOON))  # The database clock was corrected.
     clocks.pass_s(1)
     assert clock.now() == NOON + SECOND_US
 
 
 @pytest.mark.proves("I18")
-def test_an_answer_that_was_long_under_way_does_not_turn_it_back() -> None:
+def test_a_delayed_sync_does_not_turn_the_flow_clock_back() -> None:
     clocks = TwoClocks()
     clock = FlowClock(clocks)  # type: ignore[arg-type]
     clock.sync(NOON)

@@ -1,4 +1,4 @@
-"""Functions: which program has them, and those that never return."""
+"""Functions of flows: missing ones, failing ones, and ones that never return."""
 
 import asyncio
 import threading
@@ -12,36 +12,36 @@ from headway.core.flow.engine.inputs import CalleeUnavailable
 from headway.core.run.explain import Gate
 from headway.services.flow import functions
 from headway.services.flow.functions import Functions
-from tests.engine.flow.scenes import a_flow, local, told, until
+from tests.engine.flow.scenes import a_flow, local, summarize, wait_until
 
 COUNT = 3
 
 
 @pytest.mark.proves("R5.5")
-async def test_a_task_waits_for_a_program_that_has_its_function(place: str) -> None:
-    """I3: one that has not, such as the version before in a rolling deploy, destroys nothing."""
+async def test_a_task_waits_for_a_program_with_its_function(database_url: str) -> None:
+    """A program without it, such as the old version in a rolling deploy, loses nothing (I3)."""
     fan = {"kind": "foreach", "function": "double", "prep": {"input_key": "$params.list"}}
     fan |= {"parallel_mode": "concurrent", "post": {"output_key": "each"}}
     flow = a_flow({"one": local("double", "$params.n"), "fan": fan}, ("one", "fan"))
-    plain = Headway(place, stop_wait_s=0)
-    able = Headway(place, stop_wait_s=0)
+    plain = Headway(database_url, stop_wait_s=0)
+    capable = Headway(database_url, stop_wait_s=0)
 
-    @able.flows.function
+    @capable.flows.function
     async def double(number: int) -> int:
         return 2 * number
 
     async with plain:
         await plain.flows.publish("doubles", flow)
         first = await plain.flows.start("doubles", params={"n": 1, "list": [1, 2]})
-        view = await until(plain, first.id, lambda view: view.waits_for == "function")
+        view = await wait_until(plain, first.id, lambda view: view.waits_for == "function")
         assert (view.node, view.run.is_parked or view.run.is_active) == ("one", True)
-        explained = await plain.explain(first.id)
-        while explained.gate is not Gate.NO_FUNCTION:
+        explanation = await plain.explain(first.id)
+        while explanation.gate is not Gate.NO_FUNCTION:
             await asyncio.sleep(0.05)
-            explained = await plain.explain(first.id)
-        assert explained.sentence.startswith("Its node 'one' needs the function 'double', which")
-        assert "'double'" in explained.remedy
-        async with able:
+            explanation = await plain.explain(first.id)
+        assert explanation.sentence.startswith("Its node 'one' needs the function 'double', which")
+        assert "'double'" in explanation.remedy
+        async with capable:
             tasks = [
                 await plain.flows.start("doubles", params={"n": n, "list": [n, n]})
                 for n in range(COUNT)
@@ -50,23 +50,23 @@ async def test_a_task_waits_for_a_program_that_has_its_function(place: str) -> N
             assert await first.result(60) == expected
             for n, task in enumerate(tasks):
                 assert await task.result(60) == {"double": 2 * n, "each": [2 * n, 2 * n]}
-        rows = told(await plain.flows.node_runs(first.id))
+        rows = summarize(await plain.flows.node_runs(first.id))
         assert sorted(rows) == ["fan ok", "fan[0] ok", "fan[1] ok", "one[0] ok"]
 
 
 @pytest.mark.proves("R5.10")
-async def test_a_function_that_nobody_has_is_waited_for_as_long_as_its_node_may_take(
-    place: str,
+async def test_a_missing_function_is_awaited_until_the_timeout_of_its_node(
+    database_url: str,
 ) -> None:
-    """Its time runs on while the task is parked, and may end in a guard branch."""
+    """The timeout continues while the task is parked, and may lead to an error branch."""
     nodes = {
-        "gone": local("nobody", timeout_ms=2_500, on_error={"timeout": "late"}),
+        "gone": local("missing", timeout_ms=2_500, on_error={"timeout": "late"}),
         "choose": {"kind": "choice"},
     }
-    async with Headway(place, stop_wait_s=0) as hw:
+    async with Headway(database_url, stop_wait_s=0) as hw:
         await hw.flows.publish("gone", a_flow(nodes, ("gone", "late", "choose")))
         run = await hw.flows.start("gone")
-        await until(hw, run.id, lambda view: view.run.is_parked)
+        await wait_until(hw, run.id, lambda view: view.run.is_parked)
         assert await run.result(30) == {}
         (gone, _) = await hw.flows.node_runs(run.id)
         assert (gone.error, gone.action) == ("timeout", "late")
@@ -74,7 +74,7 @@ async def test_a_function_that_nobody_has_is_waited_for_as_long_as_its_node_may_
 
 @pytest.mark.proves("I15")
 @pytest.mark.backend("sqlite")
-async def test_functions_that_never_return_keep_no_others_from_their_threads(
+async def test_functions_that_never_return_do_not_block_other_threads(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     hw = Headway(url, stop_wait_s=0)
@@ -118,7 +118,7 @@ async def test_functions_that_never_return_keep_no_others_from_their_threads(
     ids=lambda node: node["kind"],
 )
 @pytest.mark.parametrize(
-    ("raised", "shown"),
+    ("raised", "error"),
     [
         (SystemExit(3), "SystemExit: 3"),
         (KeyboardInterrupt(), "KeyboardInterrupt"),
@@ -126,32 +126,32 @@ async def test_functions_that_never_return_keep_no_others_from_their_threads(
     ],
     ids=lambda value: type(value).__name__,
 )
-async def test_a_function_that_raises_what_ends_programs_fails_its_node_alone(
-    url: str, node: dict[str, Any], raised: BaseException, shown: str
+async def test_a_function_that_raises_an_exit_exception_fails_only_its_node(
+    url: str, node: dict[str, Any], raised: BaseException, error: str
 ) -> None:
     hw = Headway(url, stop_wait_s=0)
 
     @hw.flows.function
-    async def leaves(_: object) -> None:
+    async def exits(_: object) -> None:
         raise raised
 
     async with hw:
-        failing = node | {"function": "leaves", "on_error": "next"}
+        failing = node | {"function": "exits", "on_error": "next"}
         await hw.flows.publish(
             "f", a_flow({"a": failing, "then": {"kind": "choice"}}, ("a", "then"))
         )
         run = await hw.flows.start("f", params={"list": [1, 2]})
         await run.wait_for_end()
         errors = [row.error for row in await hw.flows.node_runs(run.id) if row.branch is not None]
-        assert set(errors) == {shown}
+        assert set(errors) == {error}
 
 
 @pytest.mark.proves("I15")
-async def test_no_more_plain_functions_are_at_work_at_once_than_may_be(
+async def test_the_number_of_concurrent_plain_functions_is_limited(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(functions, "THREAD_COUNT_MAX", 2)
-    known, may_end = Functions(), threading.Event()
+    registry, may_end = Functions(), threading.Event()
     working: list[int] = []
 
     def work(number: int) -> int:
@@ -159,23 +159,23 @@ async def test_no_more_plain_functions_are_at_work_at_once_than_may_be(
         may_end.wait()
         return number
 
-    known.add(work)
-    calls = [asyncio.create_task(known.call(a_call("work", n))) for n in range(3)]
+    registry.add(work)
+    calls = [asyncio.create_task(registry.call(a_call("work", n))) for n in range(3)]
     while len(working) < 2:  # noqa: ASYNC110
         await asyncio.sleep(0.001)
     await asyncio.sleep(0.01)
     assert len(working) == 2
     may_end.set()
-    assert [one.result for one in await asyncio.gather(*calls)] == [0, 1, 2]  # type: ignore[union-attr]
+    assert [outcome.result for outcome in await asyncio.gather(*calls)] == [0, 1, 2]  # type: ignore[union-attr]
 
 
 @pytest.mark.proves("R5.3")
-async def test_a_function_that_is_not_here_is_not_called_a_failure() -> None:
-    outcome = await Functions().call(a_call("nobody", 1))
+async def test_a_missing_function_is_reported_as_unavailable() -> None:
+    outcome = await Functions().call(a_call("missing", 1))
     assert outcome == CalleeUnavailable(
-        "1", "no function: 'nobody' is not registered in this program"
+        "1", "no function: 'missing' is not registered in this process"
     )
 
 
-def a_call(name: str, given: int) -> CallFunction:
-    return CallFunction(str(given), name, given, {}, 1, None)
+def a_call(name: str, value: int) -> CallFunction:
+    return CallFunction(str(value), name, value, {}, 1, None)

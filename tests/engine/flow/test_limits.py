@@ -1,4 +1,4 @@
-"""What is too large for a task, or for its database, fails that task with one clear sentence."""
+"""Values too large for a task or its database fail that task with a clear error."""
 
 import asyncio
 from collections.abc import Callable
@@ -12,23 +12,24 @@ from headway.core.command.run.report import AppendEvents
 from headway.core.command.run.settle import Complete, Fail
 from headway.core.document import BYTE_COUNT_MAX
 from headway.core.errors import InvalidFlow, StoreFailed, TooLarge
-from headway.services import refused_writes as refusals
+from headway.services import refused_writes
 from headway.services.engine import execute
-from headway.services.flow import driver as drive
-from tests.engine.flow.scenes import a_flow, local, parked, told
+from headway.services.flow import driver
+from tests.engine.flow.scenes import a_flow, local, summarize, wait_until_parked
 
-REFUSED = "the write was refused (packet too large); nothing of it was kept"
+REFUSED = "the database refused the write (packet too large); nothing was saved"
 
 
 @pytest.fixture(autouse=True)
-def soon_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(drive, "AGAIN_S", 0.001)
-    monkeypatch.setattr(execute, "AGAIN_S", 0.001)
+def retry_fast(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(driver, "RETRY_S", 0.001)
+    monkeypatch.setattr(execute, "RETRY_S", 0.001)
 
 
-async def test_dsgn_5_results_that_are_too_large_together_fail_their_node_early(place: str) -> None:
-    """I15: also where nobody keeps them; the node's error may lead elsewhere."""
-    hw, count = Headway(place, stop_wait_s=0), 0
+@pytest.mark.proves("I15")
+async def test_results_that_are_too_large_together_fail_their_node_early(database_url: str) -> None:
+    """This holds even if the results are not stored. The node's error may select an edge."""
+    hw, count = Headway(database_url, stop_wait_s=0), 0
 
     @hw.flows.function
     async def swell(_: object) -> str:
@@ -45,13 +46,15 @@ async def test_dsgn_5_results_that_are_too_large_together_fail_their_node_early(
         assert await run.result(30) == {}
         assert count == 1 + BYTE_COUNT_MAX // 200_003
         rows = await hw.flows.node_runs(run.id)
-        assert told(rows)[-2:] == ["fan error", "end ok"]
-        assert rows[-2].error == "too_large: what its branches say is more than 1,048,576 bytes"
+        assert summarize(rows)[-2:] == ["fan error", "end ok"]
+        assert (
+            rows[-2].error == "too_large: the results of its branches are more than 1,048,576 bytes"
+        )
 
 
 @pytest.mark.backend("sqlite")
-async def test_dsgn_5_a_state_that_fits_at_every_step_fits_at_the_end(url: str) -> None:
-    """Names count, and bytes, not characters: so nothing is refused at the end alone."""
+async def test_a_state_that_fits_at_every_step_fits_at_the_end(url: str) -> None:
+    """The limit counts bytes and includes names, so the final state is never refused."""
     hw = Headway(url, stop_wait_s=0)
 
     @hw.flows.function
@@ -65,11 +68,11 @@ async def test_dsgn_5_a_state_that_fits_at_every_step_fits_at_the_end(url: str) 
         run = await hw.flows.start("halves")
         with pytest.raises(RunFailed, match="too_large: shared state: is more than"):
             await run.result(30)
-        assert told(await hw.flows.node_runs(run.id)) == ["a[0] ok", "b[0] ok", "c error"]
+        assert summarize(await hw.flows.node_runs(run.id)) == ["a[0] ok", "b[0] ok", "c error"]
 
 
 @pytest.mark.backend("sqlite")
-async def test_dsgn_5_an_input_that_is_too_large_fails_its_task_and_not_for_ever(url: str) -> None:
+async def test_an_input_that_is_too_large_fails_its_task(url: str) -> None:
     hw = Headway(url, stop_wait_s=0)
 
     @hw.flows.function
@@ -103,16 +106,18 @@ def refuse(
 
 def carries(command: Any, node: str) -> bool:
     is_step = isinstance(command, AdvanceFlow)
-    return is_step and any(row.node_key == node and row.status == "ok" for row in command.rows)
+    return is_step and any(
+        row.node_key == node and row.status == "ok" for row in command.node_run_rows
+    )
 
 
 @pytest.mark.proves("I15")
 @pytest.mark.backend("sqlite")
 @pytest.mark.parametrize("node", ["a", "b"])
-async def test_a_step_that_the_database_refuses_again_and_again_fails_its_task(
+async def test_a_step_that_the_database_refuses_repeatedly_fails_its_task(
     url: str, monkeypatch: pytest.MonkeyPatch, node: str
 ) -> None:
-    """In the middle and at the end: it holds its slot no longer."""
+    """In the middle and at the end of a flow: the task does not hold its slot forever."""
     hw = Headway(url, stop_wait_s=0)
 
     @hw.flows.function
@@ -125,15 +130,15 @@ async def test_a_step_that_the_database_refuses_again_and_again_fails_its_task(
         run = await hw.flows.start("f")
         with pytest.raises(RunFailed, match="packet too large"):
             await run.result(30)
-        assert count() == refusals.REFUSAL_COUNT_MAX + 1
+        assert count() == refused_writes.REFUSAL_COUNT_MAX + 1
 
 
 @pytest.mark.proves("I3")
 @pytest.mark.backend("sqlite")
-async def test_a_database_that_refuses_everything_for_a_while_fails_nothing(
+async def test_a_database_that_refuses_all_writes_for_a_while_fails_no_task(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Such as one without space: what it refuses is not the task's fault."""
+    """For example, a full disk: its refusals are not caused by the task."""
     hw = Headway(url, stop_wait_s=0)
 
     @hw.flows.function
@@ -150,7 +155,7 @@ async def test_a_database_that_refuses_everything_for_a_while_fails_nothing(
         nonlocal refused_count
         is_step = isinstance(command, AdvanceFlow | AppendEvents | Complete | Fail)
         refused_count += is_step
-        return is_step and refused_count < 4 * refusals.REFUSAL_COUNT_MAX
+        return is_step and refused_count < 4 * refused_writes.REFUSAL_COUNT_MAX
 
     async with hw:
         await hw.flows.publish("f", a_flow({"a": local("one"), "b": local("one")}, ("a", "b")))
@@ -158,12 +163,12 @@ async def test_a_database_that_refuses_everything_for_a_while_fails_nothing(
         task, run = await hw.flows.start("f"), await hw.start("job")
         assert await task.result(30) == {"one": 1}
         assert await run.result(30) == 2
-        assert refused_count >= 4 * refusals.REFUSAL_COUNT_MAX
+        assert refused_count >= 4 * refused_writes.REFUSAL_COUNT_MAX
         assert (await run.wait_for_end()).run.status is RunStatus.SUCCEEDED
 
 
-def named(*, action: str, key: str) -> dict[str, Any]:
-    """A flow that has to store these names."""
+def flow_with_names(*, action: str, key: str) -> dict[str, Any]:
+    """Build a flow that has to store these names."""
     case = {"action": action, "expr": {"exists": "$params.text"}}
     part = {"kind": "local", "function": "part", "post": {"output_map": {key: "part"}}}
     return a_flow(
@@ -181,22 +186,22 @@ def named(*, action: str, key: str) -> dict[str, Any]:
 
 @pytest.mark.proves("I15")
 @pytest.mark.parametrize("char", ["x", '"', "\x01", "\U0001f600"])
-async def test_a_name_that_is_published_or_signalled_can_be_stored(place: str, char: str) -> None:
-    """I24: and one that is longer, by itself or as JSON, is refused with its place everywhere."""
-    hw = Headway(place, stop_wait_s=0)
+async def test_every_accepted_name_can_be_stored(database_url: str, char: str) -> None:
+    """A name that is longer, as text or as JSON, is refused with its path (I24)."""
+    hw = Headway(database_url, stop_wait_s=0)
     length = 85 if char == "\x01" else 254
 
     @hw.flows.function
     async def part(_: object) -> dict[str, int]:
         return {"part": 1}
 
-    def key(end: str, more: int = 0) -> str:
-        return char * (length + more) + end
+    def key(end: str, extra: int = 0) -> str:
+        return char * (length + extra) + end
 
     async with hw:
-        await hw.flows.publish("long", named(action="x" * 255, key=key("k")))
+        await hw.flows.publish("long", flow_with_names(action="x" * 255, key=key("k")))
         run = await hw.flows.start("long", params={"text": "x"})
-        await parked(hw, run.id)
+        await wait_until_parked(hw, run.id)
         await hw.flows.signal(run.id, key("s"), 1)
         with pytest.raises(InvalidInput, match=r"^key: "):
             await hw.flows.signal(run.id, key("s", 2), 1)
@@ -204,39 +209,39 @@ async def test_a_name_that_is_published_or_signalled_can_be_stored(place: str, c
         expected = {key("k"): 1, key("k")[::-1]: {"part": 1}, key("s"): 1, "go": 1}
         assert await run.result(30) == expected
         with pytest.raises(InvalidFlow) as refused:
-            await hw.flows.publish("longer", named(action="x" * 256, key=key("k", 2)))
-        places = [place.partition("[")[0] for place, _ in refused.value.errors]
-        assert {"nodes.which.choice_cases", "nodes.kept.post.output_key"} <= set(places)
-        assert any(place.startswith("nodes.part.post.output_map") for place in places)
+            await hw.flows.publish("longer", flow_with_names(action="x" * 256, key=key("k", 2)))
+        paths = [path.partition("[")[0] for path, _ in refused.value.errors]
+        assert {"nodes.which.choice_cases", "nodes.kept.post.output_key"} <= set(paths)
+        assert any(path.startswith("nodes.part.post.output_map") for path in paths)
 
 
 @pytest.mark.proves("I15")
-async def test_a_signal_for_which_there_is_no_room_is_refused_and_changes_nothing(
-    place: str,
+async def test_a_signal_that_does_not_fit_is_refused_and_changes_nothing(
+    database_url: str,
 ) -> None:
-    """Whether the others were taken in or not; what replaces another of its size fits."""
+    """Pending and applied signals both count. A replacement of the same size fits."""
     large = "x" * 600_000
-    async with Headway(place, stop_wait_s=0) as hw:
+    async with Headway(database_url, stop_wait_s=0) as hw:
         ask = {"kind": "approval", "params": {"approval_key": "ok"}}
         await hw.flows.publish("asks", a_flow({"ask": ask}, ("ask", "approved", "")))
         run = await hw.flows.start("asks")
-        await parked(hw, run.id)
+        await wait_until_parked(hw, run.id)
         await hw.lanes.set("flow", max_concurrent=0)
         await hw.flows.signal(run.id, "one", large)
         with pytest.raises(TooLarge, match=r"^value: does not fit: .* 1,200,0\d\d bytes"):
             await hw.flows.signal(run.id, "two", large)
         await hw.lanes.set("flow", max_concurrent=1)
-        await parked(hw, run.id)
+        await wait_until_parked(hw, run.id)
         with pytest.raises(TooLarge, match=r"^value: does not fit"):
             await hw.flows.signal(run.id, "two", large)
         await hw.flows.signal(run.id, "one", large[::-1])
-        view = await parked(hw, run.id)
+        view = await wait_until_parked(hw, run.id)
         assert (view.waits_for, set(view.shared)) == ("approval", {"one", "_rt"})
         room = BYTE_COUNT_MAX - len(f'{{"one":"{large}","ok":true,"two":""}}')
         with pytest.raises(TooLarge):
             await hw.flows.signal(run.id, "two", "x" * (room + len(',"ok":true') + 1))
         await hw.flows.signal(run.id, "two", "x" * room)
-        await parked(hw, run.id)
+        await wait_until_parked(hw, run.id)
         await hw.flows.approve(run.id, True)
         assert set(await run.result(30)) == {"one", "two", "ok"}
         with pytest.raises(RunNotActive):
@@ -244,18 +249,18 @@ async def test_a_signal_for_which_there_is_no_room_is_refused_and_changes_nothin
 
 
 @pytest.mark.proves("I15")
-async def test_of_signals_at_once_only_those_are_accepted_that_fit_together(
-    place: str,
+async def test_concurrent_signals_are_accepted_only_if_they_fit_together(
+    database_url: str,
 ) -> None:
-    """The task takes them in, and goes on."""
-    async with Headway(place, stop_wait_s=0) as hw:
+    """The task applies the accepted ones and continues."""
+    async with Headway(database_url, stop_wait_s=0) as hw:
         ask = {"kind": "approval", "params": {"approval_key": "ok"}}
         await hw.flows.publish("asks", a_flow({"ask": ask}, ("ask", "approved", "")))
         run = await hw.flows.start("asks")
-        await parked(hw, run.id)
+        await wait_until_parked(hw, run.id)
         sent = (hw.flows.signal(run.id, key, "x" * 400_000) for key in ("a", "b", "c", "d"))
-        answers = await asyncio.gather(*sent, return_exceptions=True)
-        refused = [answer for answer in answers if isinstance(answer, TooLarge)]
-        assert (len(refused), answers.count(None)) == (2, 2)
+        results = await asyncio.gather(*sent, return_exceptions=True)
+        refused = [result for result in results if isinstance(result, TooLarge)]
+        assert (len(refused), results.count(None)) == (2, 2)
         await hw.flows.approve(run.id, True)
         assert len(await run.result(30)) == 3

@@ -1,4 +1,4 @@
-"""A worker tells how far it is, and whoever watches the task sees it (R5.7)."""
+"""A worker reports progress, and watchers of the task see it (R5.7)."""
 
 import asyncio
 import json
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.backend("sqlite")
 
 
 @asynccontextmanager
-async def at_work(url: str, services: Services) -> AsyncIterator[tuple[Headway, Worker]]:
+async def open_worker(url: str, services: Services) -> AsyncIterator[tuple[Headway, Worker]]:
     address = "http://127.0.0.1:8080"
     worker = Worker(services, url=address, registry_url="http://127.0.0.1:1", drain_s=0)
     async with Headway(url, stop_wait_s=0) as hw, worker:
@@ -31,78 +31,78 @@ async def at_work(url: str, services: Services) -> AsyncIterator[tuple[Headway, 
         yield hw, worker
 
 
-async def started(hw: Headway, **node: Any) -> RunHandle:
+async def start_task(hw: Headway, **node: Any) -> RunHandle:
     await hw.flows.publish("f", a_flow({"n": node | {"post": {"output_key": "out"}}}))
     return await hw.flows.start("f", params={"list": [1, 2]})
 
 
-async def figures(run: RunHandle) -> dict[str, Any]:
-    """The next progress of the task that its events tell."""
+async def read_progress(run: RunHandle) -> dict[str, Any]:
+    """Wait for the first progress event of the task, and return its payload."""
     async for event in run.events():
         if event.type == EventType.PROGRESS:
-            found: dict[str, Any] = json.loads(event.payload)
-            return found
-    raise AssertionError("it ended without a word")
+            payload: dict[str, Any] = json.loads(event.payload)
+            return payload
+    raise AssertionError("the task ended without progress")
 
 
 @pytest.mark.proves("R5.7")
-async def test_what_a_call_tells_is_the_progress_of_its_task(url: str) -> None:
+async def test_progress_of_a_call_is_the_progress_of_its_task(url: str) -> None:
     services, go = Services(), asyncio.Event()
 
     @services
-    async def count(given: Any, params: Any, call: Call) -> str:
+    async def count(value: Any, params: Any, call: Call) -> str:
         call.progress(done=1, of=3, self="is only a name")
         await go.wait()
         return "counted"
 
-    async with at_work(url, services) as (hw, _):
-        run = await started(hw, kind="executor", service="count")
-        told = await figures(run)
-        assert told == {"node": "n", "done": 1, "of": 3, "self": "is only a name"}
+    async with open_worker(url, services) as (hw, _):
+        run = await start_task(hw, kind="executor", service="count")
+        progress = await read_progress(run)
+        assert progress == {"node": "n", "done": 1, "of": 3, "self": "is only a name"}
         go.set()
         assert await run.result(20) == {"out": "counted"}
 
 
 @pytest.mark.proves("R5.7")
-async def test_a_thread_tells_it_too_and_a_branch_says_which_it_is(url: str) -> None:
+async def test_progress_from_a_thread_names_its_branch(url: str) -> None:
     services, go = Services(), threading.Event()
 
     @services
-    def count(given: int, params: Any, call: Call) -> int:
-        if given == 2:
-            call.progress(done=given)
+    def count(value: int, params: Any, call: Call) -> int:
+        if value == 2:
+            call.progress(done=value)
             go.wait(20)
-        return given
+        return value
 
-    async with at_work(url, services) as (hw, _):
-        run = await started(
+    async with open_worker(url, services) as (hw, _):
+        run = await start_task(
             hw,
             kind="foreach",
             service="count",
             prep={"input_key": "$params.list"},
             parallel_mode="concurrent",
         )
-        assert await figures(run) == {"node": "n", "branch": 1, "done": 2}
+        assert await read_progress(run) == {"node": "n", "branch": 1, "done": 2}
         go.set()
         assert await run.result(20) == {"out": [1, 2]}
 
 
 @pytest.mark.proves("R5.7")
-async def test_what_comes_too_often_is_told_last_and_errors_still_come_through(
+async def test_frequent_progress_stores_the_last_value_and_errors_arrive(
     url: str,
 ) -> None:
     services = Services()
 
     @services
-    async def hurry(given: Any, params: Any, call: Call) -> None:
+    async def hurry(value: Any, params: Any, call: Call) -> None:
         with pytest.raises(InvalidInput, match=r"progress\.when"):
             call.progress(when=object())
         for done in range(1, 1_001):
             call.progress(done=done)
         raise ValueError("stumbled")
 
-    async with at_work(url, services) as (hw, _):
-        run = await started(hw, kind="executor", service="hurry")
+    async with open_worker(url, services) as (hw, _):
+        run = await start_task(hw, kind="executor", service="hurry")
         record = await run.wait_for_end()
         assert record.progress == '{"done":1000,"node":"n"}'
         (row,) = await hw.flows.node_runs(run.id)
@@ -110,36 +110,36 @@ async def test_what_comes_too_often_is_told_last_and_errors_still_come_through(
 
 
 @pytest.mark.proves("R5.7")
-async def test_who_does_not_listen_gets_the_answer_alone(url: str) -> None:
-    """Programs that speak the first centre's dialect know nothing of lines."""
+async def test_a_client_that_does_not_accept_progress_gets_only_the_result(url: str) -> None:
+    """Programs that use the first version of the protocol cannot parse progress lines."""
     services = Services()
 
     @services
-    async def count(given: Any, params: Any, call: Call) -> int:
+    async def count(value: Any, params: Any, call: Call) -> int:
         call.progress(done=1)
         return 7
 
-    async with at_work(url, services) as (_, worker), aiohttp.ClientSession() as session:
+    async with open_worker(url, services) as (_, worker), aiohttp.ClientSession() as session:
         body: dict[str, Any] = {"input": None, "params": {}}
-        async with session.post(f"{worker.url}/exec/count", json=body) as answer:
-            assert answer.content_type == "application/json"
-            assert await answer.json() == {"result": 7}
+        async with session.post(f"{worker.url}/exec/count", json=body) as response:
+            assert response.content_type == "application/json"
+            assert await response.json() == {"result": 7}
 
 
 @pytest.mark.proves("R5.7")
-async def test_the_largest_progress_that_a_call_may_tell_arrives(url: str) -> None:
+async def test_the_largest_allowed_progress_arrives(url: str) -> None:
     services, go = Services(), asyncio.Event()
     note = "x" * (PROGRESS_BYTE_COUNT_MAX - len('{"note":""}'))
 
     @services
-    async def write(given: Any, params: Any, call: Call) -> str:
+    async def write(value: Any, params: Any, call: Call) -> str:
         with pytest.raises(InvalidInput, match="progress"):
             call.progress(note=note + "x")
         call.progress(note=note)
         await go.wait()
         return "written"
 
-    async with at_work(url, services) as (hw, _):
-        run = await started(hw, kind="executor", service="write")
-        assert (await figures(run))["note"] == note
+    async with open_worker(url, services) as (hw, _):
+        run = await start_task(hw, kind="executor", service="write")
+        assert (await read_progress(run))["note"] == note
         go.set()

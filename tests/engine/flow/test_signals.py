@@ -1,4 +1,4 @@
-"""What was accepted of a signal counts, whenever somebody comes to take it in (I3, R5.11)."""
+"""An accepted signal counts, no matter when a driver applies it (I3, R5.11)."""
 
 import asyncio
 from collections.abc import Callable
@@ -13,8 +13,8 @@ from headway.core.document import encode_document
 from headway.core.errors import ApprovalNotOpen, DatabaseUnavailable
 from headway.core.ids import Instant, RunId
 from headway.services.engine import execute
-from headway.services.flow import driver as drive
-from tests.engine.flow.scenes import a_flow, local, parked, told
+from headway.services.flow import driver
+from tests.engine.flow.scenes import a_flow, local, summarize, wait_until_parked
 
 TIMEOUT_MS = 3_000
 ASKS = {"kind": "approval", "params": {"approval_key": "$shared.ok", "timeout_ms": TIMEOUT_MS}}
@@ -26,18 +26,18 @@ WHICH = {
 }
 
 
-async def deadline_of(hw: Headway, task_id: str) -> Instant:
-    """Until when the task, which is parked, waits."""
-    wake_at = (await parked(hw, task_id)).run.wake_at
+async def wait_for_deadline(hw: Headway, task_id: str) -> Instant:
+    """Wait until the task is parked, and return its deadline."""
+    wake_at = (await wait_until_parked(hw, task_id)).run.wake_at
     assert wake_at is not None
     return wake_at
 
 
-async def past(hw: Headway, task_id: str, deadline: Instant) -> None:
+async def wait_until_past(hw: Headway, task_id: str, deadline: Instant) -> None:
     while True:
-        kept = await hw.flows.services.flow_reader.stored_task((await hw.flows.task(task_id)).id)
-        assert kept is not None
-        if kept.now > deadline:
+        task = await hw.flows.services.flow_reader.stored_task((await hw.flows.task(task_id)).id)
+        assert task is not None
+        if task.now > deadline:
             return
         await asyncio.sleep(0.05)
 
@@ -47,20 +47,20 @@ async def actions_of(hw: Headway, task_id: str) -> list[tuple[str, str]]:
 
 
 @pytest.mark.proves("I3")
-async def test_what_was_accepted_in_time_counts_though_it_is_taken_in_late(place: str) -> None:
-    """Such as when the lane was full until after the deadline."""
-    async with Headway(place, stop_wait_s=0) as hw:
+async def test_a_signal_accepted_in_time_counts_when_it_is_applied_late(database_url: str) -> None:
+    """For example, the lane was full until after the deadline."""
+    async with Headway(database_url, stop_wait_s=0) as hw:
         await hw.flows.publish("asks", a_flow({"ask": ASKS}, ("ask", "approved", "")))
         await hw.flows.publish("waits", a_flow({"wait": WAITS}))
         await hw.flows.publish("times", a_flow({"time": TIMER, "which": WHICH}, ("time", "which")))
         asks, waits, times = [await hw.flows.start(name) for name in ("asks", "waits", "times")]
-        deadline = max([await deadline_of(hw, run.id) for run in (asks, waits, times)])
+        deadline = max([await wait_for_deadline(hw, run.id) for run in (asks, waits, times)])
         await hw.lanes.set("flow", max_concurrent=0)
         await hw.flows.approve(asks.id, True)
         await hw.flows.signal(waits.id, "other", 1)
         await hw.flows.signal(waits.id, "go", 2)
         await hw.flows.signal(times.id, "flag", 3)
-        await past(hw, asks.id, deadline)
+        await wait_until_past(hw, asks.id, deadline)
         await hw.lanes.set("flow", max_concurrent=3)
         assert await asks.result(30) == {"ok": True}
         assert await actions_of(hw, asks.id) == [("ask", "approved")]
@@ -70,24 +70,24 @@ async def test_what_was_accepted_in_time_counts_though_it_is_taken_in_late(place
 
 
 @pytest.mark.proves("I3")
-async def test_an_approval_counts_though_no_program_was_there_until_its_time_was_over(
-    place: str,
+async def test_an_approval_in_time_counts_if_no_program_ran_until_the_deadline(
+    database_url: str,
 ) -> None:
-    async with Headway(place, stop_wait_s=0) as hw:
+    async with Headway(database_url, stop_wait_s=0) as hw:
         await hw.flows.publish("asks", a_flow({"ask": ASKS}, ("ask", "approved", "")))
         run = await hw.flows.start("asks")
-        deadline = await deadline_of(hw, run.id)
-    async with Headway(place).without_engine() as hw:
+        deadline = await wait_for_deadline(hw, run.id)
+    async with Headway(database_url).without_engine() as hw:
         await hw.flows.approve(run.id, True)
-        await past(hw, run.id, deadline)
-    async with Headway(place, stop_wait_s=0) as hw:
+        await wait_until_past(hw, run.id, deadline)
+    async with Headway(database_url, stop_wait_s=0) as hw:
         assert await hw.run(run.id).result(30) == {"ok": True}
 
 
 def lose_steps(
     hw: Headway, monkeypatch: pytest.MonkeyPatch, *, count_max: int
 ) -> Callable[[], int]:
-    """The connection breaks whenever a step is to be stored, so often."""
+    """Make the connection break at the first `count_max` commits of steps."""
     apply: Callable[[Any], Any] = hw.store.apply
     count = 0
 
@@ -99,20 +99,20 @@ def lose_steps(
         return await apply(command)
 
     monkeypatch.setattr(hw.store, "apply", apply_or_break)
-    monkeypatch.setattr(drive, "AGAIN_S", 0.001)
-    monkeypatch.setattr(execute, "AGAIN_S", 0.001)
+    monkeypatch.setattr(driver, "RETRY_S", 0.001)
+    monkeypatch.setattr(execute, "RETRY_S", 0.001)
     return lambda: count
 
 
 @pytest.mark.proves("I3")
 @pytest.mark.parametrize("is_crash", [False, True], ids=["broken", "crashed"])
-async def test_a_signal_to_a_queued_task_is_seen_by_its_first_node_though_its_step_was_lost(
-    place: str, monkeypatch: pytest.MonkeyPatch, is_crash: bool
+async def test_a_signal_to_a_queued_task_survives_the_loss_of_its_first_step(
+    database_url: str, monkeypatch: pytest.MonkeyPatch, is_crash: bool
 ) -> None:
-    """Also by the next program, if the first one stored nothing."""
+    """The next program sees the signal even if the first one stored nothing."""
     flow = a_flow({"which": WHICH, "time": {"kind": "timer", "params": {"delay_ms": 1}}})
     flow["edges"] = [{"from": "which", "to": "time"}, {"from": "which", "action": "x", "to": ""}]
-    async with Headway(place, stop_wait_s=0) as hw:
+    async with Headway(database_url, stop_wait_s=0) as hw:
         await hw.lanes.set("flow", max_concurrent=0)
         await hw.flows.publish("early", flow)
         run = await hw.flows.start("early")
@@ -123,24 +123,24 @@ async def test_a_signal_to_a_queued_task_is_seen_by_its_first_node_though_its_st
             await asyncio.sleep(0.01)
         if not is_crash:
             await run.wait_for_end()
-    async with Headway(place, stop_wait_s=0) as hw:
+    async with Headway(database_url, stop_wait_s=0) as hw:
         assert await hw.run(run.id).result(30) == {"flag": 1}
         assert (await actions_of(hw, run.id))[0] == ("which", "flagged")
 
 
 @pytest.mark.proves("R5.5")
-async def test_a_first_node_that_is_called_again_has_the_input_that_it_had(place: str) -> None:
-    """Nothing of it is stored: what was signalled since then is for the nodes after it."""
-    heard: list[Any] = []
+async def test_a_repeated_first_node_has_the_same_input(database_url: str) -> None:
+    """A signal sent during its first call applies only to the nodes after it."""
+    inputs: list[Any] = []
     begun = asyncio.Event()
 
     def a_headway() -> Headway:
-        hw = Headway(place, stop_wait_s=0)
+        hw = Headway(database_url, stop_wait_s=0)
 
         @hw.flows.function
-        async def once(given: Any) -> None:
-            heard.append(given)
-            if len(heard) == 1:
+        async def once(value: Any) -> None:
+            inputs.append(value)
+            if len(inputs) == 1:
                 begun.set()
                 await asyncio.Event().wait()
 
@@ -153,26 +153,26 @@ async def test_a_first_node_that_is_called_again_has_the_input_that_it_had(place
         await hw.flows.signal(run.id, "flag", 1)
     async with a_headway() as hw:
         assert await hw.run(run.id).result(30) == {"flag": 1, "once": None}
-        assert heard == [None, None]
+        assert inputs == [None, None]
         assert [row.input for row in await hw.flows.node_runs(run.id)] == [None]
 
 
 def signal_at_the_end(
     hw: Headway, monkeypatch: pytest.MonkeyPatch, task_id: str, *values: Any
 ) -> None:
-    """Have `note` signalled when the last step is about to be stored: once for each of these.
+    """Signal `note` with each value in turn when the last step is about to be stored.
 
-    By somebody who has looked before whether there is room for it.
+    The sender has checked earlier that the value fits.
     """
     apply: Callable[[Any], Any] = hw.store.apply
-    left = list(values)
-    seen = SharedStateUsage(0, 0)
+    remaining = list(values)
+    usage = SharedStateUsage(0, 0)
 
     async def apply_late(command: Any) -> Any:
         is_end = isinstance(command, AdvanceFlow) and isinstance(command.next_action, EndTask)
-        if is_end and command.claim.run_id == task_id and left:
-            note = encode_document(left.pop(0), field="note")
-            await apply(PostSignal(run_id=RunId(task_id), key="note", value=note, usage=seen))
+        if is_end and command.claim.run_id == task_id and remaining:
+            note = encode_document(remaining.pop(0), field="note")
+            await apply(PostSignal(run_id=RunId(task_id), key="note", value=note, usage=usage))
         return await apply(command)
 
     monkeypatch.setattr(hw.store, "apply", apply_late)
@@ -180,11 +180,11 @@ def signal_at_the_end(
 
 @pytest.mark.proves("I3")
 @pytest.mark.parametrize("kind", ["local", "approval"])
-async def test_a_signal_that_is_accepted_before_the_end_is_in_the_result(
-    place: str, monkeypatch: pytest.MonkeyPatch, kind: str
+async def test_a_signal_accepted_before_the_end_is_in_the_result(
+    database_url: str, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
-    """No call is made again for it."""
-    hw, count = Headway(place, stop_wait_s=0), 0
+    """No call is repeated for it."""
+    hw, count = Headway(database_url, stop_wait_s=0), 0
 
     @hw.flows.function
     async def last(_: object) -> int:
@@ -198,11 +198,11 @@ async def test_a_signal_that_is_accepted_before_the_end_is_in_the_result(
     async with hw:
         await hw.flows.publish("ends", a_flow(nodes, *edges))
         run = await hw.flows.start("ends")
-        await parked(hw, run.id)
+        await wait_until_parked(hw, run.id)
         signal_at_the_end(hw, monkeypatch, run.id, "first", "second")
         await hw.flows.approve(run.id, True)
-        called = {"last": 1} if kind == "local" else {}
-        assert await run.result(30) == {"go": True, "note": "second", **called}
+        last_result = {"last": 1} if kind == "local" else {}
+        assert await run.result(30) == {"go": True, "note": "second", **last_result}
         view = await hw.flows.task(run.id)
         assert (view.shared, view.run.unread_count) == (await run.result(30), 0)
         assert len(await hw.flows.node_runs(run.id)) == len(nodes)
@@ -210,7 +210,7 @@ async def test_a_signal_that_is_accepted_before_the_end_is_in_the_result(
 
 @pytest.mark.proves("I3")
 @pytest.mark.backend("sqlite")
-async def test_a_signal_before_the_end_for_which_there_is_no_room_fails_the_task(
+async def test_a_signal_before_the_end_that_does_not_fit_fails_the_task(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     hw = Headway(url, stop_wait_s=0)
@@ -223,31 +223,34 @@ async def test_a_signal_before_the_end_for_which_there_is_no_room_fails_the_task
         nodes = {"ask": ASKS, "a": local("large")}
         await hw.flows.publish("ends", a_flow(nodes, ("ask", "approved", "a")))
         run = await hw.flows.start("ends")
-        await parked(hw, run.id)
+        await wait_until_parked(hw, run.id)
         signal_at_the_end(hw, monkeypatch, run.id, "x" * 600_000)
         await hw.flows.approve(run.id, True)
         with pytest.raises(RunFailed, match="too_large: "):
             await run.result(30)
-        assert told(await hw.flows.node_runs(run.id)) == ["ask ok", "a[0] ok", "a error"]
+        assert summarize(await hw.flows.node_runs(run.id)) == ["ask ok", "a[0] ok", "a error"]
 
 
 @pytest.mark.proves("I15")
 @pytest.mark.backend("sqlite")
-async def test_an_answer_never_overwrites_what_it_is_only_a_part_of(url: str) -> None:
-    """R5.11: a signal brings all of it."""
+async def test_an_approval_never_overwrites_the_object_that_contains_its_key(url: str) -> None:
+    """Only a signal with the whole object can do that (R5.11)."""
     ask = {"kind": "approval", "params": {"approval_key": "$shared.review.ok"}}
     async with Headway(url, stop_wait_s=0) as hw:
         published = await hw.flows.publish("asks", a_flow({"ask": ask}, ("ask", "approved", "")))
         (warning,) = published.warnings
         assert warning == (
             "nodes.ask.params.approval_key",
-            'is within "review": nobody can approve it; a signal must bring all of "review"',
+            (
+                'is within "review", so `approve` cannot answer it;'
+                ' send a signal that sets the whole of "review"'
+            ),
         )
         run = await hw.flows.start("asks")
-        await parked(hw, run.id)
+        await wait_until_parked(hw, run.id)
         await hw.flows.signal(run.id, "review", {"text": "long", "ok": None})
-        assert (await parked(hw, run.id)).awaited_key is None
-        with pytest.raises(ApprovalNotOpen, match="only a signal can bring"):
+        assert (await wait_until_parked(hw, run.id)).awaited_key is None
+        with pytest.raises(ApprovalNotOpen, match="only a signal can set"):
             await hw.flows.approve(run.id, True)
         assert (await hw.flows.task(run.id)).shared["review"] == {"text": "long", "ok": None}
         await hw.flows.signal(run.id, "review", {"text": "long", "ok": True})

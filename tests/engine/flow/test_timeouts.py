@@ -1,4 +1,4 @@
-"""Time limits of nodes hold whatever else happens, and end what they are set on (R5.10)."""
+"""Timeouts of nodes are always enforced and end the children of the node (R5.10)."""
 
 import asyncio
 from typing import Any
@@ -7,7 +7,7 @@ import pytest
 
 from headway import Headway, RunStatus
 from headway.core.command.run.child import PARENT_ENDED
-from tests.engine.flow.scenes import a_flow, local, told, until
+from tests.engine.flow.scenes import a_flow, local, summarize, wait_until
 
 RESTS = a_flow({"rest": {"kind": "timer", "params": {"delay_ms": 3_600_000}}})
 LATE = {"timeout_ms": 1_500, "on_error": {"timeout": "late"}}
@@ -28,16 +28,16 @@ LIMITED: dict[str, dict[str, Any]] = {
 
 @pytest.mark.proves("R5.10")
 @pytest.mark.parametrize("kind", LIMITED)
-async def test_a_child_whose_time_is_over_is_cancelled_though_its_parent_was_parked(
-    place: str, kind: str
+async def test_a_timeout_cancels_the_children_of_a_parked_parent(
+    database_url: str, kind: str
 ) -> None:
-    """I11: at once, and not when the parent ends, which has an hour to go."""
+    """The cancel happens at once, not only when the parent ends (I11)."""
     nodes = {"wait": LIMITED[kind], "then": {"kind": "wait_event", "params": {"signal_key": "go"}}}
-    async with Headway(place, stop_wait_s=0) as hw:
+    async with Headway(database_url, stop_wait_s=0) as hw:
         await hw.flows.publish("rests", RESTS)
         await hw.flows.publish("limits", a_flow(nodes, ("wait", "late", "then")))
         run = await hw.flows.start("limits", params={"list": [1, 2]})
-        view = await until(hw, run.id, lambda view: view.node == "then")
+        view = await wait_until(hw, run.id, lambda view: view.node == "then")
         assert view.run.is_active
         children = await hw.flows.tasks(flow="rests")
         assert len(children) == (2 if kind == "foreach" else 1)
@@ -51,10 +51,10 @@ async def test_a_child_whose_time_is_over_is_cancelled_though_its_parent_was_par
 
 
 @pytest.mark.proves("R5.10")
-async def test_a_subflow_has_its_time_however_many_quick_nodes_it_goes_round(
-    place: str,
+async def test_the_timeout_of_a_subflow_ends_an_endless_loop_of_nodes(
+    database_url: str,
 ) -> None:
-    hw = Headway(place, stop_wait_s=0)
+    hw = Headway(database_url, stop_wait_s=0)
     count = 0
 
     @hw.flows.function
@@ -63,23 +63,23 @@ async def test_a_subflow_has_its_time_however_many_quick_nodes_it_goes_round(
         count += 1
         return count
 
-    round_and_round = a_flow({"a": local("quick"), "b": local("quick")}, ("a", "b"), ("b", "a"))
-    limited = {"kind": "subflow", "subflow": round_and_round, "timeout_ms": 300}
+    endless_loop = a_flow({"a": local("quick"), "b": local("quick")}, ("a", "b"), ("b", "a"))
+    limited = {"kind": "subflow", "subflow": endless_loop, "timeout_ms": 300}
     flow = a_flow({"sub": limited | {"on_error": {"timeout": "late"}}, "end": local("quick")})
     flow["edges"] = [{"from": "sub", "action": "late", "to": "end"}]
     async with hw:
         await hw.flows.publish("rounds", flow)
         run = await hw.flows.start("rounds")
         assert set(await run.result(30)) == {"quick"}
-        rows = told(await hw.flows.node_runs(run.id, limit=1_000_000))
+        rows = summarize(await hw.flows.node_runs(run.id, limit=1_000_000))
         assert rows[-2:] == ["sub error", "end[0] ok"]
         assert rows[:2] == ["sub/a[0] ok", "sub/b[0] ok"]
 
 
 @pytest.mark.proves("R5.10")
-async def test_a_branch_that_hangs_is_given_up_while_others_keep_ending(place: str) -> None:
-    hw = Headway(place, stop_wait_s=0)
-    given_up = asyncio.Event()
+async def test_a_branch_that_hangs_is_abandoned_while_others_end(database_url: str) -> None:
+    hw = Headway(database_url, stop_wait_s=0)
+    is_abandoned = asyncio.Event()
     after_count = 0
 
     @hw.flows.function
@@ -89,9 +89,9 @@ async def test_a_branch_that_hangs_is_given_up_while_others_keep_ending(place: s
             try:
                 await asyncio.Event().wait()
             finally:
-                given_up.set()
-        await asyncio.sleep(0.01)  # All of them take longer than the timeout, on any machine.
-        after_count += given_up.is_set()
+                is_abandoned.set()
+        await asyncio.sleep(0.01)  # Together the items take longer than the timeout on any machine.
+        after_count += is_abandoned.is_set()
         return item
 
     fan = {"kind": "foreach", "function": "work", **LIST, "max_parallel": 50, "timeout_ms": 300}
@@ -101,4 +101,4 @@ async def test_a_branch_that_hangs_is_given_up_while_others_keep_ending(place: s
         run = await hw.flows.start("busy", params={"list": list(range(2_000))})
         result = await run.result(60)
         assert result["each"]["errors"]["0"] == "timeout"
-        assert after_count > 0  # It was given up in between, and not at the end.
+        assert after_count > 0  # It was abandoned before the end of the others.

@@ -1,4 +1,4 @@
-"""Who may call a worker: programs that mean it, and no page of a browser (S1, S3)."""
+"""A worker accepts calls from authorized programs, and none from web pages (S1, S3)."""
 
 from typing import Any
 
@@ -20,14 +20,14 @@ def a_worker(url: str = "http://127.0.0.1:8080", **more: Any) -> Worker:
     return Worker(url=url, registry_url="http://127.0.0.1:1", **more)
 
 
-async def answered(url: str, headers: dict[str, str]) -> tuple[int, str]:
-    """Of a call that is as plain as a page could send it, but for these headers."""
+async def post(url: str, headers: dict[str, str]) -> tuple[int, str]:
+    """Send a request that a web page could send, with these headers added."""
     async with (
         aiohttp.ClientSession() as session,
-        session.post(url, data=b'{"input": [1]}', headers=headers) as answer,
+        session.post(url, data=b'{"input": [1]}', headers=headers) as response,
     ):
-        said = await answer.json()
-        return answer.status, said.get("error", "")
+        body = await response.json()
+        return response.status, body.get("error", "")
 
 
 @pytest.mark.proves("S3")
@@ -49,17 +49,17 @@ async def answered(url: str, headers: dict[str, str]) -> tuple[int, str]:
         ({"Content-Type": "application/json; charset=utf-8"}, 200, ""),
     ],
 )
-async def test_no_page_reaches_the_services_of_this_host(
+async def test_web_pages_cannot_call_the_services_of_this_host(
     path: str, headers: dict[str, str], status: int, problem: str
 ) -> None:
     async with a_worker() as worker:
-        got, said = await answered(f"{worker.url}{path}", headers)
-        assert got == status
-        assert problem in said
+        actual_status, error = await post(f"{worker.url}{path}", headers)
+        assert actual_status == status
+        assert problem in error
 
 
 @pytest.mark.proves("S1")
-async def test_a_worker_that_other_hosts_reach_needs_a_token(
+async def test_a_worker_that_other_hosts_can_reach_requires_a_token(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.delenv("HEADWAY_WORKER_TOKEN", raising=False)
@@ -70,27 +70,27 @@ async def test_a_worker_that_other_hosts_reach_needs_a_token(
     monkeypatch.setenv("HEADWAY_WORKER_TOKEN", TOKEN)
     async with a_worker("http://0.0.0.0:8080") as worker:
         url = f"{worker.url.replace('0.0.0.0', '127.0.0.1')}/exec/sum"  # noqa: S104
-        assert await answered(url, JSON | {"Authorization": f"Bearer {TOKEN}"}) == (200, "")
-        for wrong in ("", f"Bearer {TOKEN}x", TOKEN, "Bearer ümlaut"):
-            assert (await answered(url, JSON | {"Authorization": wrong}))[0] == 401
+        assert await post(url, JSON | {"Authorization": f"Bearer {TOKEN}"}) == (200, "")
+        for invalid in ("", f"Bearer {TOKEN}x", TOKEN, "Bearer ümlaut"):
+            assert (await post(url, JSON | {"Authorization": invalid}))[0] == 401
 
 
 @pytest.mark.proves("S1")
-async def test_the_engine_tells_a_worker_its_token(
+async def test_the_engine_sends_the_token_to_workers(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HEADWAY_WORKER_TOKEN", TOKEN)
     async with Headway(url, stop_wait_s=0) as hw, a_worker() as worker:
         await hw.workers.register(worker.id, worker.url, ["sum"])
-        node = {"kind": "executor", "service": "sum", "prep": {"input_key": "$params.given"}}
+        node = {"kind": "executor", "service": "sum", "prep": {"input_key": "$params.value"}}
         node["post"] = {"output_key": "out"}
         await hw.flows.publish("f", a_flow({"n": node}))
-        run = await hw.flows.start("f", params={"given": [1, 2]})
+        run = await hw.flows.start("f", params={"value": [1, 2]})
         assert await run.result(20) == {"out": 3}
 
 
 @pytest.mark.proves("R5.7")
 @pytest.mark.parametrize("url", ["https://127.0.0.1:8080", "http://127.0.0.1:8080/work"])
-def test_what_a_worker_cannot_listen_at_is_refused(url: str) -> None:
+def test_a_worker_refuses_a_url_that_it_cannot_serve(url: str) -> None:
     with pytest.raises(ConfigurationError, match="WORKER_URL"):
         a_worker(url)

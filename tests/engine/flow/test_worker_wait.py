@@ -1,4 +1,4 @@
-"""R5.14: a task whose service no live worker offers waits for one, up to a bound."""
+"""A task whose service no live worker offers waits for one, up to a limit (R5.14)."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -15,8 +15,8 @@ from headway.core.worker.worker_protocol import DRAINING
 from headway.services.flow.task_view import TaskView
 from headway.worker.program import Worker
 from headway.worker.service_registry import Services
-from tests.engine.flow.raw_worker import CALL_ID, Heard, answer_of, raw_worker
-from tests.engine.flow.scenes import a_flow, local, told, until
+from tests.engine.flow.raw_worker import CALL_ID, WorkerRequest, encode_response, raw_worker
+from tests.engine.flow.scenes import a_flow, local, summarize, wait_until
 
 CREDIT: dict[str, Any] = {
     "kind": "executor",
@@ -26,8 +26,8 @@ CREDIT: dict[str, Any] = {
 SHIPPING = a_flow({"credit": CREDIT, "ship": local("ship")}, ("credit", "ship"))
 
 
-def a_shop(place: str) -> tuple[Headway, list[str]]:
-    hw, shipped = Headway(place, stop_wait_s=0), list[str]()
+def a_shop(database_url: str) -> tuple[Headway, list[str]]:
+    hw, shipped = Headway(database_url, stop_wait_s=0), list[str]()
 
     @hw.flows.function
     async def ship(_: object) -> str:
@@ -54,36 +54,40 @@ async def _answer() -> str:
     return "good"
 
 
-async def waiting(hw: Headway, task_id: str) -> TaskView:
-    return await until(hw, task_id, lambda view: view.run.is_parked and view.waits_for == "worker")
+async def wait_until_waiting(hw: Headway, task_id: str) -> TaskView:
+    return await wait_until(
+        hw, task_id, lambda view: view.run.is_parked and view.waits_for == "worker"
+    )
 
 
 @pytest.mark.proves("R5.14")
-async def test_a_task_without_a_worker_is_parked_and_goes_on_when_one_registers(place: str) -> None:
-    hw, shipped = a_shop(place)
+async def test_a_task_without_a_worker_is_parked_and_resumes_when_one_registers(
+    database_url: str,
+) -> None:
+    hw, shipped = a_shop(database_url)
     async with hw:
         await hw.flows.publish("order", SHIPPING)
         task = await hw.flows.start("order")
-        view = await waiting(hw, task.id)
+        view = await wait_until_waiting(hw, task.id)
         assert (view.run.slot, view.run.instance_id, view.step_count) == (None, None, 0)
         assert shipped == []
-        found = await hw.explain(task.id)
-        assert found.gate is Gate.NO_WORKER
-        assert found.sentence == "Its node 'credit' waits for a worker that offers 'credit'."
-        assert found.since is not None
-        assert found.until == found.since + 300 * SECOND_US
+        explanation = await hw.explain(task.id)
+        assert explanation.gate is Gate.NO_WORKER
+        assert explanation.sentence == "Its node 'credit' waits for a worker that offers 'credit'."
+        assert explanation.since is not None
+        assert explanation.until == explanation.since + 300 * SECOND_US
         assert view.awaited_worker is not None
         assert view.awaited_worker.services == ("credit",)
         async with a_worker(hw, "credit"):
             assert await task.result(30) == {"credit": "good", "ship": "shipped"}
         view = await hw.flows.task(task.id)
         assert (view.awaited_worker, view.run.generation) == (None, 2), "it was claimed once more"
-        assert told(await hw.flows.node_runs(task.id)) == ["credit[0] ok", "ship[0] ok"]
+        assert summarize(await hw.flows.node_runs(task.id)) == ["credit[0] ok", "ship[0] ok"]
 
 
 @pytest.mark.proves("R5.14")
-async def test_a_task_fails_at_the_end_of_the_wait_and_names_its_node(place: str) -> None:
-    hw, shipped = a_shop(place)
+async def test_a_task_fails_at_the_end_of_the_wait_and_names_its_node(database_url: str) -> None:
+    hw, shipped = a_shop(database_url)
     async with hw:
         await hw.flows.publish("order", SHIPPING | {"worker_wait_ms": 1_000})
         task = await hw.flows.start("order")
@@ -98,17 +102,19 @@ async def test_a_task_fails_at_the_end_of_the_wait_and_names_its_node(place: str
 
 
 @pytest.mark.proves("R5.14")
-async def test_the_wait_for_a_worker_does_not_begin_again_after_a_restart(place: str) -> None:
-    first, _ = a_shop(place)
+async def test_the_wait_for_a_worker_does_not_start_again_after_a_restart(
+    database_url: str,
+) -> None:
+    first, _ = a_shop(database_url)
     async with first:
         await first.flows.publish("order", SHIPPING | {"worker_wait_ms": 3_000})
         task = await first.flows.start("order")
-        before = await waiting(first, task.id)
-    second, shipped = a_shop(place)
+        before = await wait_until_waiting(first, task.id)
+    second, shipped = a_shop(database_url)
     async with second:
         # A signal wakes the task. The next driver must find the stored start of its wait.
         await second.flows.signal(task.id, "note", 1)
-        after = await until(second, task.id, lambda view: view.run.generation > 1)
+        after = await wait_until(second, task.id, lambda view: view.run.generation > 1)
         if after.run.is_active:
             assert after.awaited_worker == before.awaited_worker
         assert before.awaited_worker is not None
@@ -120,25 +126,25 @@ async def test_the_wait_for_a_worker_does_not_begin_again_after_a_restart(place:
 
 
 @pytest.mark.proves("R5.14")
-async def test_a_task_that_waits_for_a_worker_goes_on_after_a_restart(place: str) -> None:
-    first, _ = a_shop(place)
+async def test_a_task_that_waits_for_a_worker_resumes_after_a_restart(database_url: str) -> None:
+    first, _ = a_shop(database_url)
     async with first:
         await first.flows.publish("order", SHIPPING)
         task = await first.flows.start("order")
-        await waiting(first, task.id)
-    second, shipped = a_shop(place)
+        await wait_until_waiting(first, task.id)
+    second, shipped = a_shop(database_url)
     async with second, a_worker(second, "credit"):
         assert await second.run(task.id).result(30) == {"credit": "good", "ship": "shipped"}
         assert shipped == ["shipped"]
 
 
 @pytest.mark.proves("R5.14")
-async def test_a_task_can_be_cancelled_while_it_waits_for_a_worker(place: str) -> None:
-    hw, shipped = a_shop(place)
+async def test_a_task_can_be_canceled_while_it_waits_for_a_worker(database_url: str) -> None:
+    hw, shipped = a_shop(database_url)
     async with hw:
         await hw.flows.publish("order", SHIPPING)
         task = await hw.flows.start("order")
-        await waiting(hw, task.id)
+        await wait_until_waiting(hw, task.id)
         await task.cancel()
         record = await task.wait_for_end()
         async with a_worker(hw, "credit"):
@@ -146,12 +152,12 @@ async def test_a_task_can_be_cancelled_while_it_waits_for_a_worker(place: str) -
 
 
 @pytest.mark.proves("R5.14")
-async def test_a_worker_of_another_service_or_one_that_is_gone_wakes_no_task(place: str) -> None:
-    hw, _ = a_shop(place)
+async def test_a_worker_of_another_service_wakes_no_task(database_url: str) -> None:
+    hw, _ = a_shop(database_url)
     async with hw:
         await hw.flows.publish("order", SHIPPING)
         task = await hw.flows.start("order")
-        before = await waiting(hw, task.id)
+        before = await wait_until_waiting(hw, task.id)
         await hw.workers.register("other", "http://127.0.0.1:9", ["sum"])
         await hw.flows.refresh()
         assert (await hw.flows.task(task.id)).run.revision == before.run.revision
@@ -159,17 +165,17 @@ async def test_a_worker_of_another_service_or_one_that_is_gone_wakes_no_task(pla
 
 @pytest.mark.proves("R5.14")
 @pytest.mark.backend("sqlite")
-async def test_a_worker_that_is_registered_and_gone_is_waited_for_as_a_missing_one(
-    place: str,
+async def test_a_task_waits_for_a_registered_worker_that_is_unreachable(
+    database_url: str,
 ) -> None:
-    hw, shipped = a_shop(place)
+    hw, shipped = a_shop(database_url)
     async with hw:
         await hw.workers.register("gone", "http://127.0.0.1:9", ["credit"])
         await hw.flows.publish("order", SHIPPING)
         task = await hw.flows.start("order")
-        await waiting(hw, task.id)
-        found = await hw.explain(task.id)
-        assert "cannot be reached" in found.sentence
+        await wait_until_waiting(hw, task.id)
+        explanation = await hw.explain(task.id)
+        assert "cannot be reached" in explanation.sentence
         async with a_worker(hw, "credit"):
             assert await task.result(30) == {"credit": "good", "ship": "shipped"}
         assert shipped == ["shipped"]
@@ -177,10 +183,10 @@ async def test_a_worker_that_is_registered_and_gone_is_waited_for_as_a_missing_o
 
 @pytest.mark.proves("R5.14")
 @pytest.mark.backend("sqlite")
-async def test_a_branch_whose_worker_comes_is_called_while_another_is_in_flight(
-    place: str,
+async def test_a_branch_is_called_when_its_worker_registers_during_another_call(
+    database_url: str,
 ) -> None:
-    hw, _ = a_shop(place)
+    hw, _ = a_shop(database_url)
     begun, may_end = asyncio.Event(), asyncio.Event()
     fan: dict[str, Any] = {"kind": "parallel", "parallel_services": ["slow", "credit"]}
     fan |= {"parallel_mode": "concurrent", "post": {"output_key": "both"}}
@@ -202,14 +208,16 @@ async def test_a_branch_whose_worker_comes_is_called_while_another_is_in_flight(
         task = await hw.flows.start("both")
         await begun.wait()
         async with a_worker(hw, "credit"):
-            await until(hw, task.id, lambda view: view.step_count == 1)
+            await wait_until(hw, task.id, lambda view: view.step_count == 1)
             may_end.set()
             assert await task.result(30) == {"both": ["slow", "good"]}
 
 
 @pytest.mark.backend("sqlite")
-async def test_a_flow_that_follows_its_default_edge_does_not_wait_for_a_worker(place: str) -> None:
-    hw, shipped = a_shop(place)
+async def test_a_flow_that_follows_its_default_edge_does_not_wait_for_a_worker(
+    database_url: str,
+) -> None:
+    hw, shipped = a_shop(database_url)
     async with hw:
         await hw.flows.publish("order", SHIPPING | {"error_policy": "follow_default"})
         task = await hw.flows.start("order")
@@ -221,9 +229,9 @@ async def test_a_flow_that_follows_its_default_edge_does_not_wait_for_a_worker(p
 
 @pytest.mark.proves("R5.14")
 @pytest.mark.backend("sqlite")
-async def test_a_fail_node_fails_the_task_with_its_own_code(place: str) -> None:
+async def test_a_fail_node_fails_the_task_with_its_own_code(database_url: str) -> None:
     refuse = {"kind": "fail", "params": {"message": "$params.why", "code": "out_of_stock"}}
-    async with Headway(place, stop_wait_s=0) as hw:
+    async with Headway(database_url, stop_wait_s=0) as hw:
         await hw.flows.publish("order", a_flow({"refuse": refuse}))
         task = await hw.flows.start("order", params={"why": "no tea"})
         await task.wait_for_end()
@@ -233,28 +241,32 @@ async def test_a_fail_node_fails_the_task_with_its_own_code(place: str) -> None:
 
 @pytest.mark.proves("R5.14")
 @pytest.mark.backend("sqlite")
-async def test_a_task_can_be_viewed_while_a_draining_worker_ends_its_last_call(place: str) -> None:
-    hw, _ = a_shop(place)
+async def test_a_task_can_be_read_while_a_draining_worker_ends_its_last_call(
+    database_url: str,
+) -> None:
+    hw, _ = a_shop(database_url)
     last_may_end = asyncio.Event()
     each: dict[str, Any] = {"kind": "foreach", "service": "credit", "post": {"output_key": "out"}}
     each |= {"parallel_mode": "concurrent", "max_parallel": 2}
     each |= {"prep": {"input_key": "$params.list"}}
 
-    async def serve(heard: Heard, _: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if heard.body["input"] == 2:
+    async def serve(
+        request: WorkerRequest, _: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        if request.body["input"] == 2:
             await last_may_end.wait()
-        is_draining = heard.body["input"] == 3
-        body = {"error": DRAINING} if is_draining else {"result": heard.body["input"]}
-        answer = answer_of(body, **{CALL_ID: heard.headers[CALL_ID]})
-        writer.write(answer.replace(b" 200 OK", b" 503 Draining") if is_draining else answer)
+        is_draining = request.body["input"] == 3
+        body = {"error": DRAINING} if is_draining else {"result": request.body["input"]}
+        response = encode_response(body, **{CALL_ID: request.headers[CALL_ID]})
+        writer.write(response.replace(b" 200 OK", b" 503 Draining") if is_draining else response)
 
     async with hw, raw_worker(serve) as address:
         await hw.workers.register("w", address, ["credit"])
         await hw.flows.publish("each", a_flow({"each": each}))
         task = await hw.flows.start("each", params={"list": [1, 2, 3]})
-        await until(hw, task.id, lambda view: view.awaited_worker is not None)
+        await wait_until(hw, task.id, lambda view: view.awaited_worker is not None)
         last_may_end.set()
-        view = await until(hw, task.id, lambda view: view.step_count == 2)
+        view = await wait_until(hw, task.id, lambda view: view.step_count == 2)
         assert view.awaited_worker is not None
         assert view.awaited_worker.services == ("credit",)
         assert "cannot be reached" in (await hw.explain(task.id)).sentence

@@ -1,4 +1,4 @@
-"""Calls to workers: who is chosen, and what becomes of those who misbehave (S5, R5.7)."""
+"""Calls to workers: the choice of a worker, and misbehaving workers (S5, R5.7)."""
 
 import asyncio
 import socket
@@ -18,13 +18,13 @@ from headway.core.worker.saved_worker import LiveWorker, choose_worker
 from headway.worker.program import Worker
 from headway.worker.service_registry import Call, Services
 from tests.engine.flow.hostile import hostile_worker
-from tests.engine.flow.raw_worker import asked
-from tests.engine.flow.scenes import a_flow, told
+from tests.engine.flow.raw_worker import post_json
+from tests.engine.flow.scenes import a_flow, summarize
 
 pytestmark = pytest.mark.backend("sqlite")
 
 
-# What some system takes for an address, and `ipaddress` does not.
+# Some systems accept these as addresses; `ipaddress` does not.
 ALMOST_ADDRESSES = (
     *("167837955", "169.254.43518", "10.1", "0x7f.1", "0X7F000001", "0177.0.0.1", "127.0.0.1."),
     *("1.2.3.4.5", "256.1.1.1", "a.10", "\uff11\uff10.1.2.3", "127\u30020\u30020\u30021"),
@@ -40,66 +40,73 @@ def a_program(services: Services | None = None, *, url: str = "http://127.0.0.1:
     return Worker(services, url=url, registry_url="http://127.0.0.1:1", drain_s=0)
 
 
-def a_worker(name: str, *, load: int = 0, heard_at: int = 0) -> LiveWorker:
-    return LiveWorker(name, f"http://{name}", frozenset({"sum"}), load, Instant(heard_at))
+def a_worker(name: str, *, load: int = 0, heartbeat_at: int = 0) -> LiveWorker:
+    return LiveWorker(name, f"http://{name}", frozenset({"sum"}), load, Instant(heartbeat_at))
 
 
 @pytest.mark.proves("R5.4")
-def test_the_least_load_goes_first_and_others_in_their_turn() -> None:
-    """R5.8: and who is silent for longer than the TTL takes no part."""
+def test_the_worker_with_the_least_load_is_chosen_or_each_in_turn() -> None:
+    """A worker without a heartbeat for longer than the TTL is not chosen (R5.8)."""
     workers = [a_worker("a", load=3), a_worker("b", load=1), a_worker("c", load=2)]
     now = Instant(15_000_000)
 
-    def chosen(**more: Any) -> str | None:
-        found = choose_worker(workers, "sum", now=more.pop("now", now), **more)
-        return None if found is None else found.id
+    def choose(**options: Any) -> str | None:
+        worker = choose_worker(workers, "sum", now=options.pop("now", now), **options)
+        return None if worker is None else worker.id
 
-    assert chosen() == "b"
-    assert chosen(excluded=("b",)) == "c"
-    assert chosen(busy={"b": 5, "c": 4}) == "a"
-    assert [chosen(is_weighted=False, turn=turn) for turn in range(4)] == ["a", "b", "c", "a"]
-    assert chosen(now=Instant(15_000_001)) is None
+    assert choose() == "b"
+    assert choose(excluded=("b",)) == "c"
+    assert choose(in_flight_counts={"b": 5, "c": 4}) == "a"
+    assert [choose(prefers_least_load=False, turn=turn) for turn in range(4)] == [
+        "a",
+        "b",
+        "c",
+        "a",
+    ]
+    assert choose(now=Instant(15_000_001)) is None
     assert choose_worker(workers, "other", now=now) is None
 
 
 @pytest.mark.proves("S5")
 @pytest.mark.parametrize(
-    ("way", "error"),
+    ("service", "error"),
     [
         ("silent", "timeout"),
         ("slow", "timeout"),
-        ("endless", "bad_answer: the answer is more than 1,048,576 bytes"),
-        ("headers", "bad_answer: it does not answer in HTTP"),
+        ("endless", "bad_answer: the answer is longer than 1,048,576 bytes"),
+        ("headers", "bad_answer: the answer is not valid HTTP"),
         ("cut", "unreachable: "),
-        ("lines", "bad_answer: it reports too much progress"),
+        ("lines", "bad_answer: too much progress"),
         ("redirect", "bad_answer: HTTP 302"),
         ("nan", "bad_answer: HTTP 200"),
         ("twice", "bad_answer: HTTP 200"),
         ("list", "bad_answer: HTTP 200, not an object"),
         ("text", "bad_answer: HTTP 500"),
-        ("told", '{"a": 1}'),
-        ("other", "bad_answer: it does not answer in HTTP"),
-        ("named", "bad_answer: it answered ??, not "),
+        ("object", '{"a": 1}'),
+        ("other", "bad_answer: the answer is not valid HTTP"),
+        ("named", "bad_answer: the answer names ??, not call "),
         ("good", ""),
     ],
 )
-async def test_whatever_a_worker_answers_the_task_goes_on(url: str, way: str, error: str) -> None:
+async def test_a_task_continues_after_any_response_of_a_worker(
+    url: str, service: str, error: str
+) -> None:
     async with Headway(url, stop_wait_s=0) as hw, hostile_worker() as address:
-        await hw.workers.register("h", address, [way])
-        late = way in ("silent", "slow")
-        node = executor(way, **({"timeout_ms": 300} if late else {}))
+        await hw.workers.register("h", address, [service])
+        is_late = service in ("silent", "slow")
+        node = executor(service, **({"timeout_ms": 300} if is_late else {}))
         await hw.flows.publish("asks", a_flow({"ask": node | {"on_error": "next"}}))
         run = await hw.flows.start("asks")
         async with asyncio.timeout(20):
             await run.wait_for_end()
         (row,) = await hw.flows.node_runs(run.id)
         assert row.error.startswith(error)
-        assert (row.error == "") == (way == "good")
-        assert late or (row.worker is not None and row.worker.id == "h")
+        assert (row.error == "") == (service == "good")
+        assert is_late or (row.worker is not None and row.worker.id == "h")
 
 
 @pytest.mark.proves("R5.4")
-async def test_another_worker_is_asked_when_one_fails(url: str) -> None:
+async def test_another_worker_is_called_when_one_fails(url: str) -> None:
     async with Headway(url, stop_wait_s=0) as hw, hostile_worker() as address:
         await hw.workers.register("a", address, ["text"])
         await hw.workers.register("b", "http://127.0.0.1:1", ["text"])
@@ -108,7 +115,7 @@ async def test_another_worker_is_asked_when_one_fails(url: str) -> None:
         run = await hw.flows.start("asks")
         await run.wait_for_end()
         (row,) = await hw.flows.node_runs(run.id)
-        # Both have failed: the error of the worker that answered is the more useful one.
+        # Both have failed; the error of the worker that responded is more useful.
         assert row.worker is not None
         assert (row.worker.id, row.error[:20]) == ("a", "bad_answer: HTTP 500")
 
@@ -128,10 +135,10 @@ async def test_another_worker_is_asked_when_one_fails(url: str) -> None:
         ("::ffff:10.1.2.3", ("10.0.0.0/8",), True),
         ("192.168.0.1", (), False),
         ("fe80::1%eth0", (), False),
-        *((one, ("0.0.0.0/0",), False) for one in ALMOST_ADDRESSES),
+        *((address, ("0.0.0.0/0",), False) for address in ALMOST_ADDRESSES),
     ],
 )
-async def test_only_loopback_and_what_is_listed_is_connected_to(
+async def test_only_loopback_and_listed_networks_are_allowed(
     address: str, networks: tuple[str, ...], is_allowed: bool
 ) -> None:
     allowed = AllowedAddresses(networks)
@@ -143,19 +150,21 @@ async def test_only_loopback_and_what_is_listed_is_connected_to(
 
 
 @pytest.mark.proves("S5")
-async def test_a_name_is_checked_by_the_address_that_is_connected_to(
+async def test_a_host_name_is_checked_by_its_resolved_address(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     loop = asyncio.get_running_loop()
-    found = ["10.1.2.3", "127.0.0.1"]
+    addresses = ["10.1.2.3", "127.0.0.1"]
 
-    async def resolved(*_: object, **__: object) -> list[Any]:
+    async def resolve(*_: object, **__: object) -> list[Any]:
         kind = (socket.AF_INET, socket.SOCK_STREAM, 6, "")
-        return [(*kind, (address, 80)) for address in found]
+        return [(*kind, (address, 80)) for address in addresses]
 
-    monkeypatch.setattr(loop, "getaddrinfo", resolved)
-    assert [one["host"] for one in await AllowedAddresses().resolve("inside")] == ["127.0.0.1"]
-    found.remove("127.0.0.1")
+    monkeypatch.setattr(loop, "getaddrinfo", resolve)
+    assert [result["host"] for result in await AllowedAddresses().resolve("inside")] == [
+        "127.0.0.1"
+    ]
+    addresses.remove("127.0.0.1")
     with pytest.raises(AddressNotAllowed, match="HEADWAY_WORKER_NETWORKS"):
         await AllowedAddresses().resolve("inside")
     with pytest.raises(ConfigurationError, match="worker_networks"):
@@ -164,42 +173,42 @@ async def test_a_name_is_checked_by_the_address_that_is_connected_to(
 
 @pytest.mark.proves("S5")
 @pytest.mark.parametrize("address", ["10.1.2.3", "::ffff:10.1.2.3", "inside", *ALMOST_ADDRESSES])
-async def test_whatever_is_taken_for_an_address_no_socket_is_made_for_it(address: str) -> None:
-    """However its client comes to it: a name is none either, when it is to be connected to."""
+async def test_no_socket_is_made_for_a_forbidden_or_malformed_address(address: str) -> None:
+    """This is checked at connect time; a host name is not an address at that point."""
     for family in (socket.AF_INET, socket.AF_INET6):
         with pytest.raises(AddressNotAllowed):
             AllowedAddresses().make_socket((family, socket.SOCK_STREAM, 6, "", (address, 80)))
-    found = (socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", 80))
-    AllowedAddresses().make_socket(found).close()
+    address_info = (socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", 80))
+    AllowedAddresses().make_socket(address_info).close()
 
 
 @pytest.mark.proves("S5")
 @pytest.mark.parametrize(
-    "bad",
+    "invalid",
     [
         *("", "ftp://x", "http://", "http://u@x", "http://x/?a", "http://x:99999", "file:///etc"),
-        *(f"http://{one}:80" for one in ALMOST_ADDRESSES),
+        *(f"http://{address}:80" for address in ALMOST_ADDRESSES),
     ],
 )
-async def test_what_is_no_address_is_not_registered(url: str, bad: str) -> None:
+async def test_a_worker_with_an_invalid_url_is_refused(url: str, invalid: str) -> None:
     async with Headway(url) as hw:
         with pytest.raises(InvalidInput, match="url"):
-            await hw.workers.register("w", bad, ["sum"])
+            await hw.workers.register("w", invalid, ["sum"])
 
 
 @pytest.mark.proves("R5.7")
-async def test_a_worker_counts_its_load_and_takes_a_free_port(url: str) -> None:
+async def test_a_worker_counts_its_load_and_uses_a_free_port(url: str) -> None:
     services, begun, go = Services(), asyncio.Event(), asyncio.Event()
 
     @services
-    async def wait(given: Any, params: dict[str, Any], call: Call) -> str:
+    async def wait(value: Any, params: dict[str, Any], call: Call) -> str:
         begun.set()
         await go.wait()
-        return f"{given} {params['by']} {bool(call.id)} {call.generation}"
+        return f"{value} {params['by']} {bool(call.id)} {call.generation}"
 
     @services
-    def shout(given: str) -> str:
-        return given.upper()
+    def shout(value: str) -> str:
+        return value.upper()
 
     taken = socket.create_server(("127.0.0.1", 0))
     port = taken.getsockname()[1]
@@ -218,33 +227,33 @@ async def test_a_worker_counts_its_load_and_takes_a_free_port(url: str) -> None:
             go.set()
             assert await run.result(20) == {"out": "A 2 TRUE 1"}
             assert worker.load == 0
-            assert told(await hw.flows.node_runs(run.id)) == ["w[0] ok", "s[0] ok"]
+            assert summarize(await hw.flows.node_runs(run.id)) == ["w[0] ok", "s[0] ok"]
     taken.close()
 
 
 @pytest.mark.proves("I15")
-@pytest.mark.parametrize("service", ["leaves", "leaves_too"])
-async def test_a_service_that_calls_sys_exit_fails_its_call_alone(service: str) -> None:
+@pytest.mark.parametrize("service", ["exits", "exits_in_thread"])
+async def test_a_service_that_calls_sys_exit_fails_only_its_call(service: str) -> None:
     services = Services()
 
     @services
-    async def leaves(_: object) -> None:
+    async def exits(_: object) -> None:
         sys.exit(3)
 
     @services
-    def leaves_too(_: object) -> None:
+    def exits_in_thread(_: object) -> None:
         sys.exit(3)
 
     async with a_program(services) as worker:
-        assert (await asked(worker.url, f"/exec/{service}"))[1] == {"error": "SystemExit: 3"}
+        assert (await post_json(worker.url, f"/exec/{service}"))[1] == {"error": "SystemExit: 3"}
         body = {"input": "here"}
-        assert (await asked(worker.url, "/exec/echo", body))[1] == {"result": "here"}
+        assert (await post_json(worker.url, "/exec/echo", body))[1] == {"result": "here"}
         assert worker.load == 0
 
 
 @pytest.mark.proves("R5.7")
-def test_of_workers_that_start_at_once_one_has_the_port_and_the_other_a_free_one() -> None:
-    """Also before either of them has got so far as to serve."""
+def test_of_two_workers_on_one_port_the_second_uses_a_free_port() -> None:
+    """The port is reserved before either of them serves requests."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         url = f"http://127.0.0.1:{free.getsockname()[1]}"
     with a_program(url=url)._bind() as first, a_program(url=url)._bind() as second:
@@ -253,53 +262,53 @@ def test_of_workers_that_start_at_once_one_has_the_port_and_the_other_a_free_one
 
 
 @pytest.mark.proves("R5.4")
-async def test_each_service_takes_its_workers_in_turn(url: str) -> None:
-    """Whatever other services are called in between."""
-    asked_for: dict[str, list[str]] = {"heavy": [], "light": []}
+async def test_each_service_uses_its_workers_in_turn(url: str) -> None:
+    """Calls to other services in between do not change the turn."""
+    calls: dict[str, list[str]] = {"heavy": [], "light": []}
 
     def a_set(name: str) -> Services:
         services = Services()
 
         @services
         def heavy(_: object) -> None:
-            asked_for["heavy"].append(name)
+            calls["heavy"].append(name)
 
         @services
         def light(_: object) -> None:
-            asked_for["light"].append(name)
+            calls["light"].append(name)
 
         return services
 
-    nodes = {f"{service}{n}": executor(service) for n in range(2) for service in asked_for}
+    nodes = {f"{service}{n}": executor(service) for n in range(2) for service in calls}
     flow = a_flow(nodes, *pairwise(nodes))
-    async with Headway(url) as hw, a_program(a_set("a")) as one, a_program(a_set("b")) as other:
-        for worker in (one, other):
-            await hw.workers.register(worker.id, worker.url, list(asked_for))
+    async with Headway(url) as hw, a_program(a_set("a")) as first, a_program(a_set("b")) as second:
+        for worker in (first, second):
+            await hw.workers.register(worker.id, worker.url, list(calls))
         await hw.flows.publish("f", flow)
         await (await hw.flows.start("f")).result(20)
-    assert {service: sorted(workers) for service, workers in asked_for.items()} == {
+    assert {service: sorted(workers) for service, workers in calls.items()} == {
         "heavy": ["a", "b"],
         "light": ["a", "b"],
     }
 
 
 @pytest.mark.proves("R5.8")
-async def test_a_live_worker_is_found_by_the_clock_of_the_database(
+async def test_live_workers_are_determined_by_the_clock_of_the_database(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """I18: also by the first task of a program whose own clock is ahead."""
+    """This includes the first task of a program whose own clock is ahead (I18)."""
     now = SystemClock.now
     monkeypatch.setattr(SystemClock, "now", lambda self: Instant(now(self) + 20 * SECOND_US))
     async with Headway(url, stop_wait_s=0) as hw, hostile_worker() as address:
         await hw.workers.register("h", address, ["good"])
-        assert [one.id for one in await hw.workers.list()] == ["h"]
+        assert [worker.id for worker in await hw.workers.list()] == ["h"]
         await hw.flows.publish("asks", a_flow({"ask": executor("good")}))
         assert await (await hw.flows.start("asks")).result(20) == {"out": "good"}
 
 
 @pytest.mark.proves("R5.7")
 @pytest.mark.parametrize(
-    ("service", "given", "params", "outcome"),
+    ("service", "value", "params", "outcome"),
     [
         ("transform", "Hi", {"op": "upper"}, ("HI", "")),
         ("transform", "Hi", {}, (None, "unsupported op")),
@@ -315,31 +324,31 @@ async def test_a_live_worker_is_found_by_the_clock_of_the_database(
         ("echo", {"a": 1}, {}, ({"a": 1}, "")),
     ],
 )
-async def test_the_built_in_services(
-    url: str, service: str, given: Any, params: dict[str, Any], outcome: tuple[Any, str]
+async def test_built_in_services_return_the_documented_results(
+    url: str, service: str, value: Any, params: dict[str, Any], outcome: tuple[Any, str]
 ) -> None:
     async with (
         Headway(url) as hw,
         Worker(url="http://127.0.0.1:8080", registry_url="http://127.0.0.1:1") as worker,
     ):
         await hw.workers.register(worker.id, worker.url, [service])
-        node = executor(service, params=params, prep={"input_key": "$params.given"})
+        node = executor(service, params=params, prep={"input_key": "$params.value"})
         await hw.flows.publish("f", a_flow({"n": node}))
-        run = await hw.flows.start("f", params={"given": given})
+        run = await hw.flows.start("f", params={"value": value})
         await run.wait_for_end()
         (row,) = await hw.flows.node_runs(run.id)
         assert (row.output, row.error) == outcome
 
 
 @pytest.mark.proves("R5.7")
-async def test_as_many_threads_as_were_asked_for_work_at_once(url: str) -> None:
+async def test_a_worker_uses_up_to_the_configured_number_of_threads(url: str) -> None:
     services, count = Services(), 40
     together = threading.Barrier(count)
 
     @services
-    def meet(given: int) -> int:
+    def meet(value: int) -> int:
         together.wait(20)
-        return given
+        return value
 
     async with (
         Headway(url) as hw,
@@ -362,10 +371,8 @@ async def test_as_many_threads_as_were_asked_for_work_at_once(url: str) -> None:
 @pytest.mark.parametrize(
     ("names", "error"), [("a", ""), ("ab", "too_large: input of node 'n'")], ids=["fits", "beyond"]
 )
-async def test_a_call_is_as_large_as_a_worker_takes_or_is_not_made(
-    url: str, names: str, error: str
-) -> None:
-    """The input and the parameters, each as large as a document may be, fit together."""
+async def test_a_call_that_is_too_large_is_not_sent(url: str, names: str, error: str) -> None:
+    """Input and parameters of the maximum document size fit into one call."""
     services = Services()
     services(len, name="count")
     async with (

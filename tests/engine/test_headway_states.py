@@ -1,0 +1,178 @@
+"""`Headway` in each of its states: each member works, or its error names the missing step."""
+
+import inspect
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any, Final
+
+import pytest
+
+from headway import Headway, RunContext
+from headway.core.errors import RunNotFound
+from headway.services.submit.submission import build_submission
+
+pytestmark = [pytest.mark.backend("sqlite"), pytest.mark.proves("R9.2")]
+
+CLOSED: Final = "use `async with` on Headway before you "
+ALWAYS: Final = {
+    *(
+        "flows",
+        "ids",
+        "job",
+        "note_stop",
+        "jobs",
+        "hint_relay",
+        "reload_on_hangup",
+        "retention",
+        "schedule",
+    ),
+    *("schedules", "schema", "timeouts", "urls", "without_engine"),
+}
+"""Members that work before Headway is open; `schedule` and `without_engine` only then."""
+
+
+async def _submit_command(hw: Headway) -> Any:
+    unset: dict[str, Any] = dict.fromkeys(
+        (
+            "key",
+            "params",
+            "lane",
+            "timeout_s",
+            "queue_timeout_s",
+            "on_existing_output",
+            "idempotency_key",
+        )
+    )
+    job, run_id = hw.jobs["echo"], hw.ids.run_id()
+    runs = hw.store.runs
+    return await hw.submit_command(
+        await build_submission(
+            job, runs, run_id, mode="start", on_conflict="reject", by="", **unset
+        )
+    )
+
+
+async def _explain(hw: Headway) -> Any:
+    return await hw.explain((await hw.start("echo")).id)
+
+
+CALLS: Final[dict[str, Callable[[Headway], Any]]] = {
+    "active": lambda hw: hw.active.wait_for_end("unknown", 0.1),
+    "submit_command": _submit_command,
+    "continue_": lambda hw: hw.continue_("echo", key="ann"),
+    "doctor": lambda hw: hw.doctor(),
+    "explain": _explain,
+    "flows": lambda hw: hw.flows.functions.names,
+    "ids": lambda hw: hw.ids.run_id(),
+    "job": lambda hw: hw.job(name=f"more-{hw.ids.run_id()}")(lambda ctx: None),  # noqa: ARG005
+    "jobs": lambda hw: hw.jobs["echo"],
+    "keys": lambda hw: hw.keys.list(),
+    "lanes": lambda hw: hw.lanes.wait_for_active(1),
+    "note_stop": lambda hw: hw.note_stop(),
+    "hint_relay": lambda hw: hw.hint_relay,
+    "reload": lambda hw: hw.reload(),
+    "reload_on_hangup": lambda hw: hw.reload_on_hangup(),
+    "retention": lambda hw: hw.retention,
+    "run": lambda hw: hw.run("unknown").record(),
+    "schedules": lambda hw: hw.schedules,
+    "schema": lambda hw: hw.schema("echo"),
+    "start": lambda hw: hw.start("echo"),
+    "store": lambda hw: hw.store.runs.lanes(),
+    "submit": lambda hw: hw.submit("echo"),
+    "timeouts": lambda hw: hw.timeouts,
+    "urls": lambda hw: hw.urls,
+    "workers": lambda hw: hw.workers.list(),
+}
+TESTED_SEPARATELY: Final = {"schedule", "wait_for_signal", "without_engine"}
+"""Members with a separate test, here or in another module."""
+
+
+@asynccontextmanager
+async def _leave_closed(hw: Headway) -> AsyncIterator[Headway]:
+    yield hw
+
+
+@asynccontextmanager
+async def _open_and_close(hw: Headway) -> AsyncIterator[Headway]:
+    async with hw:
+        pass
+    yield hw
+
+
+@asynccontextmanager
+async def _without_engine_after_open(hw: Headway) -> AsyncIterator[Headway]:
+    async with hw:
+        pass
+    async with hw.without_engine():
+        yield hw
+
+
+STATES: Final[dict[str, Callable[[Headway], Any]]] = {
+    "not open": _leave_closed,
+    "closed": _open_and_close,
+    "without engine": lambda hw: hw.without_engine(),
+    "without engine, after it was open": _without_engine_after_open,
+    "open": lambda hw: hw,
+}
+
+
+def a_headway(url: str) -> Headway:
+    hw = Headway(url)
+
+    @hw.job
+    async def echo(ctx: RunContext) -> str:
+        return ctx.key
+
+    return hw
+
+
+async def call_outcome(call: Callable[[Headway], Any], hw: Headway) -> str:
+    try:
+        result = call(hw)
+        if inspect.isawaitable(result):
+            await result
+    except RunNotFound:
+        return "works"
+    except RuntimeError as error:
+        return str(error)
+    return "works"
+
+
+def test_every_public_member_is_in_the_table() -> None:
+    public = {name for name in vars(a_headway("sqlite:///x.db")) if not name.startswith("_")}
+    public |= {name for name in dir(Headway) if not name.startswith("_")}
+    assert public == {*CALLS, *TESTED_SEPARATELY}
+
+
+@pytest.mark.parametrize("state", STATES)
+async def test_each_member_works_or_names_the_missing_step(url: str, state: str) -> None:
+    is_closed = state in ("not open", "closed")
+    async with STATES[state](a_headway(url)) as hw:
+        for name, call in CALLS.items():
+            outcome = await call_outcome(call, hw)
+            expected = CLOSED if is_closed and name not in ALWAYS else "works"
+            assert outcome.startswith(expected), name
+
+
+async def test_nothing_is_active_in_a_process_without_an_engine(url: str) -> None:
+    hw = a_headway(url)
+    async with hw.without_engine():
+        await hw.start("echo")
+        assert await hw.lanes.wait_for_active(1) is True
+
+
+@pytest.mark.parametrize("state", ["open", "without engine"])
+async def test_an_open_headway_cannot_be_opened_again(url: str, state: str) -> None:
+    async with STATES[state](a_headway(url)) as hw:
+        ways: list[Callable[[], Awaitable[Any]]] = [hw.__aenter__, hw.without_engine().__aenter__]
+        for open_again in ways:
+            with pytest.raises(RuntimeError, match="this Headway is already open"):
+                await open_again()
+        await hw.start("echo")
+        with pytest.raises(RuntimeError, match="register schedules before `async with`"):
+            hw.schedule("0 0 1 1 *", job="echo")
+
+
+async def test_waiting_for_a_signal_requires_an_open_headway(url: str) -> None:
+    with pytest.raises(RuntimeError, match=CLOSED):
+        await a_headway(url).wait_for_signal()
