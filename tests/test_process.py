@@ -39,3 +39,9 @@ asyncio.run(main())
 print(before == (gc.get_threshold(), gc.get_freeze_count()))
 """
     assert run_program(program).splitlines() == ["asyncio", "True"]
+
+
+def test_start_does_not_import_alembic() -> None:
+    """Only migrations need it, and importing it takes a quarter of the start-up."""
+    program = "import sys, headway.bootstrap; print('alembic' in sys.modules)"
+    assert run_program(program) == "False"

@@ -18,7 +18,7 @@ from typing import Final
 
 import sqlalchemy as sa
 
-from headway.adapters.sql.migrations.versions.m0003_column_names import RENAMES
+from headway.adapters.sql.migrations.renamed_columns import RENAMED_COLUMNS
 from headway.adapters.sql.tables import metadata, stream
 
 VERSION_TABLE: Final = "alembic_version"
@@ -108,7 +108,7 @@ def find_foreign(columns: Columns, revision: str | None, *, known: Sequence[str]
 
 
 def _to_current_names(table: str, columns: Sequence[str]) -> set[str]:
-    renamed = RENAMES.get(table, {})
+    renamed = RENAMED_COLUMNS.get(table, {})
     return {renamed.get(column, column) for column in columns}
 
 

@@ -1,0 +1,23 @@
+"""Columns that revision 0003 renamed: the old name and the new name, by table.
+
+Apart from the migration, because the check of ownership reads it at every start, and importing
+Alembic takes a quarter of the start-up.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+RENAMED_COLUMNS: Final[Mapping[str, Mapping[str, str]]] = {
+    "runs": {
+        "is_interactive": "window",
+        "queue_by": "queue_deadline_at",
+        "run_by": "run_deadline_at",
+        "cancel_by": "cancel_deadline_at",
+        "children_by": "children_ending_since",
+        "existing": "on_existing_output",
+        "deletes_files": "delete_files_on_cancel",
+    },
+    "inbox": {"consumed_by": "consumed_generation"},
+    "questions": {"answer_by": "answer_deadline_at"},
+    "schedules": {"last_slot_at": "last_fire_at"},
+}
