@@ -152,7 +152,7 @@ async def test_the_page_asks_for_the_token_once(browser: Browser, tmp_path: Path
         page = await viewer.open()
         await page.get_by_label("Token", exact=True).fill("another-one-of-that-length")
         await page.get_by_role("button", name="Sign in").click()
-        await expect(page.get_by_text("There is no such token.")).to_be_visible()
+        await expect(page.get_by_text("Invalid token.")).to_be_visible()
         await page.get_by_label("Token", exact=True).fill("a-token-of-some-length")
         await page.get_by_role("button", name="Sign in").click()
         await expect(row(page, "ann")).to_be_visible()
