@@ -172,9 +172,10 @@ async def test_run_restarted_during_a_download_resumes_at_its_page(
     await asyncio.to_thread(web.half_sent.wait)
     web.stalled.clear()
     web.requested.clear()
+    engine = before._engine
+    assert engine is not None
     closing = asyncio.create_task(before.__aexit__(None, None, None))
-    assert before._engine is not None
-    while not all(execution.ending for execution in before._engine._executing.values()):  # noqa: ASYNC110
+    while not all(execution.ending for execution in engine._executing.values()):  # noqa: ASYNC110
         await asyncio.sleep(0.01)
     web.resume.set()  # The job notices the stop at its next write.
     await closing

@@ -64,8 +64,19 @@ export function useMoves(look: () => void): void {
 /** Reads again what was read of these when there is news of the topic. */
 function useTopic(topic: Topic, ...names: string[]): void {
   useGrowth(counts[topic], TOPIC_AGAIN_MS[topic], () => {
-    for (const name of names) void queries.invalidateQueries({ queryKey: [name] });
+    for (const name of names) void readAgain(name);
   });
+}
+
+/**
+ * Reads again what was read under this name. A first reading that is still in flight may be older than the news, and
+ * invalidating it would only wait for it: it is awaited, and then repeated.
+ */
+async function readAgain(name: string): Promise<void> {
+  const queryKey = [name];
+  const first = queries.getQueryCache().findAll({ queryKey, fetchStatus: "fetching", predicate: ({ state }) => state.data === undefined });
+  await Promise.allSettled(first.map((query) => query.promise));
+  await queries.invalidateQueries({ queryKey });
 }
 
 /** For as long as the page is open, nothing that was read stays as it was when it is out of date. */
