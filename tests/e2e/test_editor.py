@@ -97,6 +97,7 @@ async def test_a_definition_is_written_by_the_keyboard_alone(viewer: Viewer, sit
     site.publish("typed", ASK)
     page = await viewer.open("flows/typed?tab=definition")
     await expect(page.get_by_test_id("verdict")).to_contain_text("It can be published.")
+    await expect(definition(page)).to_be_visible()  # The editor is loaded apart from the page.
     await tab_to(page, "Tab", goal=definition(page))
     await page.keyboard.press("ControlOrMeta+f")
     await page.keyboard.type('"delay_ms": 1')
