@@ -73,7 +73,7 @@ async def claim_up_to(
 ) -> tuple[ClaimedRun, ...]:
     claimed = await store.apply(
         ClaimRuns(
-            lane=MAIN_LANE,
+            lanes=(MAIN_LANE,),
             instance_id=instance_id,
             jobs=JOBS,
             count=claim_count,

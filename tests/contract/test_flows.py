@@ -92,7 +92,7 @@ async def claim_task(store: SqlStore) -> Claim:
     await store.apply(an_instance(name))
     answer = await store.apply(
         ClaimRuns(
-            lane=FLOW_LANE,
+            lanes=(FLOW_LANE,),
             instance_id=InstanceId(name),
             jobs=frozenset({FLOW_JOB}),
             count=1,

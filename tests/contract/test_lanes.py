@@ -230,7 +230,6 @@ async def test_no_change_of_a_lane_is_lost(store: SqlStore, another_store: SqlSt
         ("jobs", {"jobs": ()}),
         ("count", {"count": 0}),
         ("count", {"count": CLAIM_COUNT_MAX + 1}),
-        ("lane", {"lane": " "}),
     ],
 )
 def test_claim_with_an_invalid_count_is_refused(field: str, wrong: dict[str, Any]) -> None:

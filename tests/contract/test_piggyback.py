@@ -36,8 +36,8 @@ class Claims:
         self._holder = holder
         self._goes_with = goes_with
 
-    def commands_for(self, command: Command[Any]) -> list[Command[Any]]:
-        return [a_claim(self._holder, count=100)] if self._goes_with(command) else []
+    def command_for(self, command: Command[Any]) -> Command[Any] | None:
+        return a_claim(self._holder, count=100) if self._goes_with(command) else None
 
     def store_answer(self, _: Command[Any], answer: tuple[ClaimedRun, ...]) -> None:
         self.answers.append(answer)
@@ -47,7 +47,7 @@ class Claims:
 @pytest.mark.proves("R2.5")
 async def test_run_is_claimed_in_the_transaction_that_accepts_it(store: SqlStore) -> None:
     claims = Claims(await register_instance(store), lambda command: isinstance(command, Submit))
-    store.piggyback(claims.commands_for, claims.store_answer)
+    store.piggyback(claims.command_for, claims.store_answer)
     before = store.writer.batch_count
     run_id = await submit_run(store, "ann")
     await claims.has_answer.wait()
@@ -60,7 +60,7 @@ async def test_answer_to_a_submission_shows_the_claim_of_the_same_commit(
     store: SqlStore,
 ) -> None:
     claims = Claims(await register_instance(store), lambda command: isinstance(command, Submit))
-    store.piggyback(claims.commands_for, claims.store_answer)
+    store.piggyback(claims.command_for, claims.store_answer)
     first, second = a_submit("ann"), a_submit("ann", on_conflict=OnConflict.ENQUEUE)
     answers = [answer.run for answer in await apply_in_one_batch(store, first, second)]
     assert [run.status for run in answers] == [RunStatus.RUNNING, RunStatus.QUEUED]
@@ -71,7 +71,7 @@ async def test_answer_to_a_submission_shows_the_claim_of_the_same_commit(
 async def test_answer_to_a_replacing_submission_shows_its_claim(store: SqlStore) -> None:
     await submit_run(store, "ann")
     claims = Claims(await register_instance(store), lambda command: isinstance(command, Submit))
-    store.piggyback(claims.commands_for, claims.store_answer)
+    store.piggyback(claims.command_for, claims.store_answer)
     replacing = a_submit("ann", on_conflict=OnConflict.REPLACE)
     (answer,) = await apply_in_one_batch(store, replacing)
     assert answer.run.status is RunStatus.RUNNING
@@ -88,7 +88,7 @@ async def test_slot_that_a_batch_frees_is_claimed_in_the_same_batch(store: SqlSt
     second = await submit_run(store, "ben")
     third = a_submit("eve")
     claims = Claims(holder, lambda _: True)
-    stop = store.piggyback(claims.commands_for, claims.store_answer)
+    stop = store.piggyback(claims.command_for, claims.store_answer)
     answers = await apply_in_one_batch(store, third, Complete(claim_of(first)))
     await claims.has_answer.wait()
     assert answers[1] == Settled(RunStatus.SUCCEEDED)
@@ -101,7 +101,7 @@ async def test_slot_that_a_batch_frees_is_claimed_in_the_same_batch(store: SqlSt
 @pytest.mark.proves("R2.5")
 async def test_no_claim_is_added_to_a_command_that_is_not_selected(store: SqlStore) -> None:
     claims = Claims(await register_instance(store), lambda _: False)
-    store.piggyback(claims.commands_for, claims.store_answer)
+    store.piggyback(claims.command_for, claims.store_answer)
     run_id = await submit_run(store, "ann")
     assert await read_status(store, run_id) is RunStatus.QUEUED
     assert not claims.answers
@@ -113,7 +113,7 @@ async def test_claims_wait_for_the_last_batch_of_simultaneous_commands(
 ) -> None:
     await raise_limit(store, 2 * BATCH_COUNT_MAX)
     claims = Claims(await register_instance(store), lambda command: isinstance(command, Submit))
-    store.piggyback(claims.commands_for, claims.store_answer)
+    store.piggyback(claims.command_for, claims.store_answer)
     submits = [a_submit(f"key-{number}") for number in range(BATCH_COUNT_MAX + 50)]
     await apply_in_one_batch(store, *submits)
     await claims.has_answer.wait()

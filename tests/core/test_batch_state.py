@@ -136,7 +136,7 @@ def test_queue_returns_resumed_runs_first_and_then_by_readiness() -> None:
     for number, (rank, ready_seq) in enumerate(ranks):
         run = a_run(key=f"key-{number}", queue_rank=int(rank), ready_seq=ready_seq)
         batch.load_ready(run)
-    popped = [batch.pop_ready(MAIN) for _ in range(4)]
+    popped = [batch.pop_ready(batch.lane_queues[MAIN]) for _ in range(4)]
     assert [run and run.ready_seq for run in popped] == [9, 3, 7, None]
 
 
@@ -147,7 +147,7 @@ def test_run_that_changed_since_it_was_queued_is_not_claimed() -> None:
     batch.load_ready(run)
     batch.load_ready(run)  # Two claims may both have found it.
     batch.move(run, Trigger.CANCEL)
-    assert batch.pop_ready(MAIN) is None
+    assert batch.pop_ready(batch.lane_queues[MAIN]) is None
 
 
 @pytest.mark.proves("I5")

@@ -119,11 +119,11 @@ ADAPTERS: Final = (
     ),
     Mutant(
         name="a commit to a deleted file is reported as a success",
-        file="adapters/sql/write/links/sqlite_link.py",
+        file="adapters/sql/connect/database_file.py",
         edits=(
             (
-                "            self._file.check()\n            log_byte_count",
-                "            log_byte_count",
+                "        self.check()\n        return self.check_log()",
+                "        return self.check_log()",
             ),
         ),
         test_file="tests/sql/test_lost_file.py",

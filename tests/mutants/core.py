@@ -45,7 +45,7 @@ CORE: Final = (
         file="core/command/run/claim.py",
         edits=(
             (
-                " and queue.held_count + reserved_count < queue.lane.capacity",
+                " and queue.held_count + reserved_count < capacity",
                 "",
             ),
         ),

@@ -46,7 +46,7 @@ from headway.core.command.run.submit import (
 )
 from headway.core.command.run.wait import Park, ReleaseSlot, RequestSlot, Retry, Wake
 from headway.core.document import Document
-from headway.core.ids import Instant, RunId
+from headway.core.ids import Instant, LaneName, RunId
 from headway.core.run.admission import OnConflict
 from headway.core.run.run import Recovery, RunMode
 from headway.core.run.status import RunStatus
@@ -136,15 +136,19 @@ class Oracle(InboxModel):
         instance = self.instances.get(command.instance_id)
         if instance is None or instance.is_dead or instance.lease_expires_at <= self.now:
             return InstanceLost()
+        taken = [run for lane in command.lanes for run in self.choose_claimed(lane, command)]
+        return tuple(self.take(run, command, f"{command.nonce}-{n}") for n, run in enumerate(taken))
+
+    def choose_claimed(self, lane: LaneName, command: ClaimRuns) -> list[ModelRun]:
         taken: list[ModelRun] = []
-        left_count = self.free_count(command.lane)
-        for run in self.ready(command.lane):
+        left_count = self.free_count(lane)
+        for run in self.ready(lane):
             is_anothers = run.instance_id not in (None, command.instance_id)
             is_mine = not is_anothers and run.command.job in command.jobs
             if left_count and len(taken) < command.count and (is_mine or is_anothers):
                 left_count -= 1  # A slot is reserved for a waiting run that another instance holds.
                 taken += [run] if is_mine else []
-        return tuple(self.take(run, command, f"{command.nonce}-{n}") for n, run in enumerate(taken))
+        return taken
 
     def take(self, run: ModelRun, command: ClaimRuns, token: str) -> ClaimedRun:
         is_resumed = bool(run.token)
@@ -165,6 +169,7 @@ class Oracle(InboxModel):
         return ClaimedRun(
             run_id=submit.run_id,
             key=submit.key,
+            lane=submit.lane,
             job=submit.job,
             mode=submit.mode,
             token=run.token,

@@ -152,7 +152,9 @@ class CommandDrawer:
             lane for lane in LANES if self.oracle.ready(lane) and self.oracle.free_count(lane)
         ]
         return ClaimRuns(
-            lane=self.one_of([*likely * 4, *LANES]),
+            lanes=self.one_of(
+                [*((lane,) for lane in (*likely * 4, *LANES)), tuple(sorted(set(LANES)))]
+            ),
             instance_id=self.instance_id(),
             jobs=self.one_of(CLAIMABLE_JOBS),
             count=self.one_of([2, 1, 4]),

@@ -2,7 +2,7 @@
 
 import json
 import sqlite3
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -51,9 +51,7 @@ async def connection(tmp_path: Path) -> AsyncIterator[sqlite3.Connection]:
 @pytest.mark.parametrize("name", sorted(QUERIES))
 def test_no_query_reads_a_whole_table(connection: sqlite3.Connection, name: str) -> None:
     compiled = compile_query(QUERIES[name], SqliteLink.dialect)
-    arguments: list[Any] = [
-        compiled.constants.get(parameter, json.dumps(["a"])) for parameter in compiled.names
-    ]
+    arguments = dict.fromkeys(compiled.names, json.dumps(["a"])) | compiled.constants
     assert list_scans(connection, compiled.sql, arguments) == []
 
 
@@ -67,10 +65,10 @@ def test_no_page_of_the_doctor_reads_a_whole_table(
     names = {parameter for parameter in query.compile().params if parameter in PARAMETERS}
     bound_query = query.params(**{name: PARAMETERS[name] for name in names})
     sql = bound_query.compile(dialect=SqliteLink.dialect, compile_kwargs={"literal_binds": True})
-    assert list_scans(connection, str(sql), []) == []
+    assert list_scans(connection, str(sql), {}) == []
 
 
-def list_scans(connection: sqlite3.Connection, sql: str, arguments: list[Any]) -> list[str]:
+def list_scans(connection: sqlite3.Connection, sql: str, arguments: Mapping[str, Any]) -> list[str]:
     """Return the steps of the plan that scan the whole of a growing table."""
     plan = [row[3] for row in connection.execute(f"EXPLAIN QUERY PLAN {sql}", arguments)]
     return [step for step in plan for table in GROWING_TABLES if step.startswith(f"SCAN {table}")]

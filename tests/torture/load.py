@@ -197,7 +197,7 @@ class Worker:
         try:
             return await self._store.apply(
                 ClaimRuns(
-                    lane=MAIN_LANE,
+                    lanes=(MAIN_LANE,),
                     instance_id=self._instance_id,
                     jobs=JOBS,
                     count=self._load.lane_limit,

@@ -260,11 +260,10 @@ class BatchState:
         interrupts = self.interrupts.get(run.id, {}).values()
         return [interrupt for interrupt in interrupts if interrupt.answer is not None]
 
-    def pop_ready(self, lane: LaneName) -> Run | None:
+    def pop_ready(self, queue: LaneQueue) -> Run | None:
         """Remove and return the next claimable run of a lane. Stale entries are dropped."""
-        ready = self.lane_queues[lane].ready
-        while ready:
-            rank, ready_seq, run_id = heappop(ready)
+        while queue.ready:
+            rank, ready_seq, run_id = heappop(queue.ready)
             run = self.runs[run_id]
             if (run.queue_rank, run.ready_seq) == (rank, ready_seq):
                 return run

@@ -50,13 +50,13 @@ class Store(Protocol):
 
     def piggyback(
         self,
-        source: Callable[[Command[Any]], Sequence[Command[A]]],
+        source: Callable[[Command[Any]], Command[A] | None],
         on_answer: Callable[[Any, A], None],
     ) -> Callable[[], None]:
-        """Add commands to the batches of this process, until the returned function is called.
+        """Add a command to the batches of this process, until the returned function is called.
 
-        When `apply` is called, `source` returns the commands to decide in the same transaction,
-        after all others in it. Each batch takes the commands of the first call that returns any.
+        When `apply` is called, `source` returns a command to decide in the same transaction, after
+        all others in it, or None. Each batch takes the command of the first call that returns one.
         `on_answer` is called in the event loop with each added command and its answer. It is not
         called if the command failed.
         """

@@ -169,7 +169,7 @@ def a_claim(
     count: int = 1,
 ) -> ClaimRuns:
     return ClaimRuns(
-        lane=LaneName(lane),
+        lanes=(LaneName(lane),),
         instance_id=instance_id,
         jobs=frozenset(jobs),
         count=count,

@@ -92,7 +92,7 @@ class SqlStore:
 
     def piggyback(
         self,
-        source: Callable[[Command[Any]], Sequence[Command[A]]],
+        source: Callable[[Command[Any]], Command[A] | None],
         on_answer: Callable[[Any, A], None],
     ) -> Callable[[], None]:
         return self.writer.queue.piggyback(source, on_answer)

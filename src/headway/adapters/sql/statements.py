@@ -111,19 +111,16 @@ class PlannedWrite(NamedTuple):
     statement: Write
     rows: Sequence[Row]
     is_guarded: bool = True
-    """All rows must match. Otherwise one has changed since it was loaded."""
-
-    def check_count(self, count: int) -> None:
-        """Raise GuardFailed if a guarded statement did not match all of its rows."""
-        if self.is_guarded and count != len(self.rows):
-            raise GuardFailed(self.statement)
+    """All rows must match, or the link raises GuardFailed: one has changed since it was loaded."""
 
 
 @dataclass(frozen=True, slots=True)
 class CompiledQuery:
     sql: str
     names: tuple[str, ...]
-    constants: Mapping[str, Any]
+    """The names of the parameters, in their order if the driver has positional parameters."""
+    constants: dict[str, Any]
+    """Parameters that SQLAlchemy adds on its own."""
 
     def arguments(self, parameters: Mapping[str, Any]) -> tuple[Any, ...]:
         values = {**self.constants, **parameters} if self.constants else parameters
@@ -138,9 +135,9 @@ def compile_query(query: Query, dialect: Dialect) -> CompiledQuery:
     if query.orders_locks and dialect.name == "sqlite":
         select = select.order_by(None)
     compiled = select.compile(dialect=dialect)
-    # SQLAlchemy binds some constants of its own, such as the OFFSET 0 of a LIMIT on SQLite.
+    # Such as the OFFSET 0 of a LIMIT on SQLite.
     constants = {name: value for name, value in compiled.params.items() if value is not None}
-    return CompiledQuery(str(compiled), tuple(compiled.positiontup or ()), constants)
+    return CompiledQuery(str(compiled), tuple(compiled.positiontup or compiled.params), constants)
 
 
 @lru_cache(maxsize=512)

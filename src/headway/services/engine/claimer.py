@@ -1,21 +1,22 @@
 """Claim runs for the engine of this process, at the moments when a claim may succeed.
 
 There are three of them. First, a command of this process that may make a run ready or free a slot
-(`may_free_capacity`) is joined by claims that are decided after it in the same transaction, so a
+(`may_free_capacity`) is joined by a claim that is decided after it in the same transaction, so a
 run that is submitted to an idle engine is claimed by the commit that accepts it. Second, an event
 of another process that may have done the same (CLAIM_TRIGGERS) triggers a poll at once. Third, a
 poll runs every POLL_S. The poll makes the claiming reliable, because events may be lost; the other
-two make it fast. All claims of one poll are sent together, so that they share a transaction.
+two make it fast.
 
-A claim names one lane. The regular lanes are those of the jobs registered here and of schedules;
-every claim round includes them. A run may also be submitted to another lane. Such a lane is polled
-when an event occurs in it, and all lanes are polled every ALL_LANES_POLL_S. When a claim there
-succeeds, the lane becomes a regular one, until EXTRA_LANE_COUNT_MAX newer ones have displaced it.
+A claim is one command for several lanes. The regular lanes are those of the jobs registered here
+and of schedules; every claim includes them. A run may also be submitted to another lane. Such a
+lane is polled when an event occurs in it, and all lanes are polled every ALL_LANES_POLL_S. When a
+claim there succeeds, the lane becomes a regular one, until EXTRA_LANE_COUNT_MAX newer ones have
+displaced it.
 """
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Final
 
 from headway.core.command.protocol import Command
@@ -34,7 +35,7 @@ POLL_S: Final = 1.0
 ALL_LANES_POLL_S: Final = 5.0
 CLAIM_COUNT_MAX: Final = 500
 EXTRA_LANE_COUNT_MAX: Final = 8
-"""How many lanes without a job here count as regular. Every claim round includes all of them."""
+"""How many lanes without a job here count as regular. Every claim includes all of them."""
 CLAIM_TRIGGERS: Final = frozenset(
     {
         EventType.STATE_CHANGED,
@@ -61,15 +62,17 @@ class Claimer:
         ids: IdSource,
         jobs: Mapping[str, Job],
         *,
-        instance_id: Callable[[], InstanceId],
         on_answer: Callable[[InstanceId, Sequence[ClaimedRun] | InstanceLost], None],
     ) -> None:
-        """Create a claimer. `on_answer` gets the claiming instance and the answer to each claim."""
+        """Create a claimer. `on_answer` gets the claiming instance and the answer to each claim.
+
+        Set `instance_id` before `start`, and whenever the engine registers again.
+        """
         self._store = store
         self._reader = reader
         self._ids = ids
         self._jobs = jobs
-        self._instance_id = instance_id
+        self.instance_id: InstanceId
         self._on_answer = on_answer
         self._wake = asyncio.Event()
         self._extra_lanes: dict[LaneName, None] = {}
@@ -80,7 +83,7 @@ class Claimer:
         self._is_stopping = False
 
     def start(self) -> None:
-        self._stop_piggyback = self._store.piggyback(self._piggyback_claims, self._on_answered)
+        self._stop_piggyback = self._store.piggyback(self._piggyback_claim, self._on_answered)
         self._stop_listening_others = self._store.listen(
             self._on_other_events, origin=EventOrigin.OTHERS
         )
@@ -102,9 +105,11 @@ class Claimer:
             self._wake.clear()
             changed, self._changed_lanes = self._changed_lanes, set()
             try:
-                lanes = await self._lanes_to_poll(changed) if self._jobs else []
-                # Sent together, so that they share a transaction.
-                await asyncio.gather(*map(self._claim_from, lanes))
+                if self._jobs:
+                    command = self._claim_command(await self._lanes_to_poll(changed))
+                    answer = await self._store.apply(command)
+                    self._on_answered(command, answer)
+                    self._add_extra_lanes(answer)
                 changed.clear()
             except StoreClosed:  # No claim can succeed any more.
                 raise
@@ -117,11 +122,11 @@ class Claimer:
             self._changed_lanes |= changed  # Not empty after a failure: poll them again.
             await wait_until_set(self._wake, POLL_S)
 
-    async def _lanes_to_poll(self, changed: set[LaneName]) -> Sequence[LaneName]:
+    async def _lanes_to_poll(self, changed: set[LaneName]) -> Collection[LaneName]:
         """Return the regular and the changed lanes, or every ALL_LANES_POLL_S all lanes."""
         now_s = time.monotonic()
         if now_s - self._all_lanes_polled_at_s < ALL_LANES_POLL_S:
-            return sorted(self._regular_lanes() | changed)
+            return self._regular_lanes() | changed
         names = await self._reader.lane_names()
         self._all_lanes_polled_at_s = now_s
         return names
@@ -130,35 +135,34 @@ class Claimer:
         """Return the lanes of registered jobs and schedules, and lanes with recent claims."""
         return {CRON_LANE, *(job.lane for job in self._jobs.values()), *self._extra_lanes}
 
-    async def _claim_from(self, lane: LaneName) -> None:
-        command = self._claim_command(lane)
-        answer = await self._store.apply(command)
-        if not isinstance(answer, InstanceLost) and answer and lane not in self._regular_lanes():
-            self._extra_lanes[lane] = None
-            self._wake.set()  # Commands in the meantime were not joined by claims for this lane.
-            # Events still cause polls of a lane that is displaced here.
-            if len(self._extra_lanes) > EXTRA_LANE_COUNT_MAX:
-                del self._extra_lanes[next(iter(self._extra_lanes))]
-        self._on_answered(command, answer)
-
-    def _piggyback_claims(self, command: Command[Any]) -> Sequence[ClaimRuns]:
+    def _piggyback_claim(self, command: Command[Any]) -> ClaimRuns | None:
         if not command.may_free_capacity or not self._jobs:
-            return ()
-        return [self._claim_command(lane) for lane in sorted(self._regular_lanes())]
+            return None
+        return self._claim_command(self._regular_lanes())
 
-    def _claim_command(self, lane: LaneName) -> ClaimRuns:
+    def _claim_command(self, lanes: Collection[LaneName]) -> ClaimRuns:
         return ClaimRuns(
-            lane=lane,
-            instance_id=self._instance_id(),
+            lanes=tuple(sorted(lanes)),
+            instance_id=self.instance_id,
             jobs=frozenset(self._jobs),
             count=CLAIM_COUNT_MAX,
             nonce=self._ids.nonce(),
         )
 
     def _on_answered(self, command: ClaimRuns, answer: Sequence[ClaimedRun] | InstanceLost) -> None:
-        if not isinstance(answer, InstanceLost) and len(answer) == command.count:
+        if not isinstance(answer, InstanceLost) and len(answer) >= command.count:
             self._wake.set()  # There may be more ready runs.
         self._on_answer(command.instance_id, answer)
+
+    def _add_extra_lanes(self, answer: Sequence[ClaimedRun] | InstanceLost) -> None:
+        """Add the lanes in which a poll has claimed runs to the regular lanes."""
+        lanes = set() if isinstance(answer, InstanceLost) else {run.lane for run in answer}
+        for lane in lanes - self._regular_lanes():
+            self._extra_lanes[lane] = None
+            self._wake.set()  # Commands in the meantime were not joined by a claim for this lane.
+            # Events still cause polls of a lane that is displaced here.
+            if len(self._extra_lanes) > EXTRA_LANE_COUNT_MAX:
+                del self._extra_lanes[next(iter(self._extra_lanes))]
 
     def _on_other_events(self, events: Sequence[Event]) -> None:
         self._mark_changed_lanes(events)

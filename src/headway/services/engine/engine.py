@@ -124,11 +124,7 @@ class Engine:
         self._discover_jobs = discover_jobs
         self._output = output
         self._on_start = on_start
-        self._claimer = Claimer(
-            *(store, reader, ids, jobs),
-            instance_id=lambda: self._instance_id,
-            on_answer=self._on_claimed,
-        )
+        self._claimer = Claimer(store, reader, ids, jobs, on_answer=self._on_claimed)
         self._executing: dict[RunId, Execution] = {}
         """The latest execution of each run. A lost one may still be ending, but is not in here."""
         self._tasks: set[asyncio.Task[None]] = set()
@@ -248,6 +244,7 @@ class Engine:
             )
         )
         self._instance_id: InstanceId = instance_id
+        self._claimer.instance_id = instance_id
         self._trusted_until_s = trusted_until_s(renewal_sent_s=sent_s, ttl_s=self._lease_ttl_s)
         self._stop_renewing = self._store.keep_lease(
             instance_id, ttl_s=self._lease_ttl_s, on_renewed=self._on_renewed

@@ -86,6 +86,11 @@ class DatabaseFile:
             self._refuse("separated from its write-ahead log")
         return status.st_size
 
+    def check_committed(self) -> int:
+        """Check the file and its log after COMMIT. Return the length of the log."""
+        self.check()
+        return self.check_log()
+
     def _refuse(self, what_happened: str) -> NoReturn:
         error = DatabaseFileLost(what_happened)
         if not self._is_reported:

@@ -13,7 +13,7 @@ See docs/internals/writer.md.
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Final
 
@@ -28,7 +28,7 @@ BATCH_COUNT_MAX: Final = 1_000
 QUEUED_COUNT_MAX: Final = 100_000
 BATCH_LENGTH_MAX: Final = 16 << 20
 
-PiggybackSource = Callable[[Command[Any]], Sequence[Command[Any]]]
+PiggybackSource = Callable[[Command[Any]], Command[Any] | None]
 
 
 class CommandQueue:
@@ -39,7 +39,7 @@ class CommandQueue:
         self._fork_mark = fork_mark()
         self._commands: deque[PendingCommand] = deque()
         self._deferred: deque[PendingCommand] = deque()
-        """Commands that are decided after all others of their batch, such as claims."""
+        """Commands that are decided after all others of their batch: the claims."""
         self._piggyback_source: PiggybackSource | None = None
         self._on_answer: Callable[[Command[Any], Any], None] = _ignore_answer
         self._lease: Lease | None = None
@@ -61,9 +61,11 @@ class CommandQueue:
         answer: asyncio.Future[Any] = self._loop.create_future()
         self._commands.append(PendingCommand(command, answer))
         # Checked after the append: the writer takes `_deferred` before `_commands`, so no command
-        # misses its claims.
+        # misses its claim.
         if self._piggyback_source is not None and not self._deferred:
-            self._deferred.extend(map(self._create_piggyback, self._piggyback_source(command)))
+            claim = self._piggyback_source(command)
+            if claim is not None:
+                self._deferred.append(self._create_piggyback(claim))
         if self._is_writer_waiting and not self._is_wake_scheduled:
             # At the end of this round of the event loop, so that all of its commands are one batch.
             self._is_wake_scheduled = True
@@ -105,9 +107,9 @@ class CommandQueue:
     def piggyback(
         self, source: PiggybackSource, on_answer: Callable[[Command[Any], Any], None]
     ) -> Callable[[], None]:
-        """Add the commands of `source` to the batch of each command, until the result is called.
+        """Add the command of `source` to the batch of each command, until the result is called.
 
-        They are decided last in their batch. `on_answer` receives each of them with its answer.
+        It is decided last in its batch. `on_answer` receives it with its answer.
         """
         assert self._piggyback_source is None, "a writer serves one instance"
         self._piggyback_source, self._on_answer = source, on_answer
@@ -156,16 +158,19 @@ class CommandQueue:
 
         Return an empty list if the queue is closed and empty.
         """
-        self._queue_lease_renewal()
+        due_in_s = self._queue_lease_renewal()
         while not (self._commands or self._deferred):
             if self._is_closing:
                 return []
             self._wake_event.clear()
             self._is_writer_waiting = True
             if not (self._commands or self._deferred or self._is_closing):
-                await self._wait_for_work()
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(due_in_s):
+                        await self._wake_event.wait()
             self._is_writer_waiting = False
-            self._queue_lease_renewal()
+            if not self._commands:  # Not woken by work: the lease may be due, or a new one.
+                due_in_s = self._queue_lease_renewal()
         deferred: list[PendingCommand] = []
         while self._deferred:
             deferred.append(self._deferred.popleft())
@@ -184,18 +189,16 @@ class CommandQueue:
         self._is_closing = True
         return [*self._commands, *self._deferred]
 
-    async def _wait_for_work(self) -> None:
-        """Wait for a command, or until the lease is due for renewal."""
+    def _queue_lease_renewal(self) -> float | None:
+        """Queue a renewal of the lease if it is due. Return in how many seconds to check again."""
         lease = self._lease
-        with suppress(TimeoutError):
-            async with asyncio.timeout(None if lease is None else lease.due_in_s()):
-                await self._wake_event.wait()
-
-    def _queue_lease_renewal(self) -> None:
-        lease = self._lease
-        if lease is not None and not self._is_closing and lease.due_in_s() <= 0:
+        if lease is None or self._is_closing:
+            return None
+        due_in_s = lease.due_in_s()
+        if due_in_s <= 0:
             # First in the queue: `Writer._send_answers` expects it there.
             self._commands.appendleft(PendingCommand(lease.start_renewal(), lease))
+        return due_in_s
 
 
 def _ignore_answer(_command: Command[Any], _answer: Any) -> None:

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from heapq import heappush
 from typing import Any, ClassVar, Final, NamedTuple
 
-from headway.core.batch_state import BatchState
-from headway.core.command.protocol import ClaimRequest, RowsNeeded, trim_names
+from headway.core.batch_state import BatchState, LaneQueue
+from headway.core.command.protocol import ClaimRequest, RowsNeeded
 from headway.core.errors import InvalidInput
 from headway.core.ids import InstanceId, Instant, Key, LaneName, RunId
 from headway.core.run.events import EventType
@@ -21,6 +21,7 @@ class ClaimedRun(NamedTuple):
 
     run_id: RunId
     key: Key
+    lane: LaneName
     job: str
     mode: RunMode
     token: str
@@ -47,9 +48,9 @@ class InstanceLost:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClaimRuns:
-    """Claim up to `count` ready runs of a lane, in its queue order."""
+    """Claim up to `count` ready runs of each of these lanes, in their queue orders."""
 
-    lane: LaneName
+    lanes: tuple[LaneName, ...]
     instance_id: InstanceId
     jobs: frozenset[str]
     count: int
@@ -59,7 +60,6 @@ class ClaimRuns:
     may_free_capacity: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        trim_names(self, "lane")
         if not 0 < self.count <= CLAIM_COUNT_MAX:
             raise InvalidInput("count", f"must be 1 to {CLAIM_COUNT_MAX:,}")
         if not self.jobs:
@@ -70,22 +70,28 @@ class ClaimRuns:
 
     def need(self, rows: RowsNeeded) -> None:
         rows.instance_ids[self.instance_id] = None
-        rows.claims[self._to_request()] += self.count
-
-    def _to_request(self) -> ClaimRequest:
-        return ClaimRequest(self.lane, self.instance_id, self.jobs)
+        for lane in self.lanes:
+            rows.claims[ClaimRequest(lane, self.instance_id, self.jobs)] += self.count
 
     def decide(self, batch: BatchState) -> tuple[ClaimedRun, ...] | InstanceLost:
         instance = batch.instances.get(self.instance_id)
         if instance is None or instance.is_dead or instance.lease_expires_at <= batch.now:
             return InstanceLost()
-        queue = batch.lane_queues[self.lane]
         claimed: list[ClaimedRun] = []
+        for lane in self.lanes:
+            queue = batch.lane_queues[lane]
+            if queue.ready:
+                self._claim_from(batch, queue, claimed)
+        return tuple(claimed)
+
+    def _claim_from(self, batch: BatchState, queue: LaneQueue, claimed: list[ClaimedRun]) -> None:
+        """Append the runs claimed from one lane to `claimed`."""
         passed_over: list[Run] = []
         # Slots reserved for resumed runs of other instances, which go first.
         reserved_count = 0
-        while len(claimed) < self.count and queue.held_count + reserved_count < queue.lane.capacity:
-            run = batch.pop_ready(self.lane)
+        capacity, count_max = queue.lane.capacity, len(claimed) + self.count
+        while len(claimed) < count_max and queue.held_count + reserved_count < capacity:
+            run = batch.pop_ready(queue)
             if run is None:
                 break
             if run.instance_id not in (None, self.instance_id):
@@ -99,7 +105,6 @@ class ClaimRuns:
             assert run.queue_rank is not None
             assert run.ready_seq is not None
             heappush(queue.ready, (run.queue_rank, run.ready_seq, run.id))
-        return tuple(claimed)
 
     def _claim(self, batch: BatchState, run: Run, token: str) -> ClaimedRun:
         checkpoint = batch.checkpoints.get(run.id)
@@ -107,7 +112,7 @@ class ClaimRuns:
         changes: dict[str, Any] = {
             "queue_rank": None,
             "ready_seq": None,
-            "slot": self.lane,
+            "slot": run.lane,
             "queue_deadline_at": None,
         }
         is_resumed = run.token != NO_TOKEN
@@ -136,6 +141,7 @@ class ClaimRuns:
         return ClaimedRun(
             run_id=after.id,
             key=after.key,
+            lane=after.lane,
             job=after.job,
             mode=after.mode,
             token=after.token,

@@ -11,6 +11,7 @@ from headway.adapters.sql.connect.database_clock import NOW_SQL
 from headway.adapters.sql.connect.server_check import RawConnection
 from headway.adapters.sql.statements import (
     Delete,
+    GuardFailed,
     Insert,
     PlannedWrite,
     Query,
@@ -59,7 +60,9 @@ class MysqlLink:
 
     async def write_all(self, plan: Sequence[PlannedWrite]) -> None:
         for planned in plan:
-            planned.check_count(await self.write(planned.statement, planned.rows))
+            count = await self.write(planned.statement, planned.rows)
+            if planned.is_guarded and count != len(planned.rows):
+                raise GuardFailed(planned.statement)
 
     async def close(self) -> None:
         self._connection.close()

@@ -17,6 +17,7 @@ from headway.adapters.sql.connect.server_check import RawConnection
 from headway.adapters.sql.notice import CHANNEL
 from headway.adapters.sql.statements import (
     Delete,
+    GuardFailed,
     Insert,
     PlannedWrite,
     Query,
@@ -85,7 +86,8 @@ class PostgresLink:
                 ]
                 counts = await self._connection.fetchrow(sql, *columns)
             for planned, count in zip(group, counts, strict=True):
-                planned.check_count(count)
+                if planned.is_guarded and count != len(planned.rows):
+                    raise GuardFailed(planned.statement)
 
     async def close(self) -> None:
         await self._connection.close(timeout=5)

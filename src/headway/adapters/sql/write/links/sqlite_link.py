@@ -25,6 +25,7 @@ from sqlalchemy.engine import Dialect
 from headway.adapters.sql.connect.database_file import DatabaseFile
 from headway.adapters.sql.statements import (
     Delete,
+    GuardFailed,
     Insert,
     PlannedWrite,
     Query,
@@ -47,7 +48,7 @@ log = event_log(__name__)
 
 
 class SqliteLink:
-    dialect: Dialect = SQLiteDialect_pysqlite()
+    dialect: Dialect = SQLiteDialect_pysqlite(paramstyle="named")
     now_sql: str | None = None
 
     def __init__(
@@ -88,8 +89,7 @@ class SqliteLink:
         log_byte_count = 0
         if self._file is not None:
             # A commit to a lost file does not count. The caller releases the lock in that case.
-            self._file.check()
-            log_byte_count = self._file.check_log()
+            log_byte_count = self._file.check_committed()
         try:
             # A few rows can be many bytes. After a checkpoint the log starts over, truncated.
             if self._row_count >= CHECKPOINT_ROW_COUNT or log_byte_count > LOG_BYTE_COUNT_MAX:
@@ -110,9 +110,11 @@ class SqliteLink:
 
     async def fetch(self, query: Query, parameters: Mapping[str, Any]) -> Sequence[Row]:
         compiled = compile_query(query, self.dialect)
-        return self._connection.execute(
-            compiled.sql, [_to_bindable(value) for value in compiled.arguments(parameters)]
-        ).fetchall()
+        values = compiled.constants | {
+            name: json.dumps(value) if isinstance(value, list) else value
+            for name, value in parameters.items()
+        }
+        return self._connection.execute(compiled.sql, values).fetchall()
 
     async def fetch_each(self, query: Query, many: Sequence[Mapping[str, Any]]) -> Sequence[Row]:
         return [row for parameters in many for row in await self.fetch(query, parameters)]
@@ -139,7 +141,9 @@ class SqliteLink:
 
     async def write_all(self, plan: Sequence[PlannedWrite]) -> None:
         for planned in plan:
-            planned.check_count(await self.write(planned.statement, planned.rows))
+            count = await self.write(planned.statement, planned.rows)
+            if planned.is_guarded and count != len(planned.rows):
+                raise GuardFailed(planned.statement)
 
     async def close(self) -> None:
         """Close the connection and the lock. It is safe to call this again."""
@@ -169,10 +173,6 @@ def _compile_multi_row(write: Insert | Update, row_count: int) -> str:
     changes = ", ".join(f"{name} = {value}" for name, value in pairs[: len(write.sets)])
     where = " AND ".join(f"{table}.{name} = {value}" for name, value in pairs[len(write.sets) :])
     return f"UPDATE {table} SET {changes} FROM (VALUES {values}) AS v WHERE {where}"
-
-
-def _to_bindable(value: Any) -> Any:
-    return json.dumps(value) if isinstance(value, list) else value
 
 
 class FileLock:
