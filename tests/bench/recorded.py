@@ -10,6 +10,7 @@ from typing import Any, Final, NamedTuple
 
 from headway.adapters.sql.sql_store import SqlStore
 from headway.adapters.sql.statements import Insert, PlannedWrite, Row, Update, Write
+from headway.adapters.sql.write.links.driver_link import Commit
 from headway.core.ids import InstanceId
 from tests.bench.work import cycle_once
 
@@ -46,10 +47,10 @@ class RecordingLink:
         self._open += [Recorded(write.statement, row) for write in plan for row in write.rows]
         return self._link.write_all(plan)
 
-    def commit(self, notice: str | None = None, /) -> Any:
+    def commit(self, batch: Commit | None = None, /) -> Any:
         self.transactions.append(self._open)
         self._open = []
-        return self._link.commit(notice)
+        return self._link.commit(batch)
 
 
 async def record(store: SqlStore, instance_id: InstanceId) -> Pattern:

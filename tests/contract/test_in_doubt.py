@@ -7,7 +7,7 @@ import pytest
 
 from headway.adapters.sql.sql_store import SqlStore
 from headway.adapters.sql.write import writer
-from headway.adapters.sql.write.links.driver_link import Link
+from headway.adapters.sql.write.links.driver_link import Commit, Link
 from headway.core.command.run.submit import Accepted
 from headway.core.errors import OutcomeUnknown
 from headway.ports.run_reader import RunFilter
@@ -43,12 +43,12 @@ class FlakyLink:
     def _tap(self, link: Link) -> None:
         commit = link.commit
 
-        async def broken_commit(notice: str | None = None, /) -> None:
+        async def broken_commit(batch: Commit | None = None, /) -> None:
             if self._writer._in_doubt is None or self._is_next_stored is None:
-                await commit(notice)
+                await commit(batch)
                 return
             is_stored, self._is_next_stored = self._is_next_stored, None
-            await (commit(notice) if is_stored else link.rollback())
+            await (commit(batch) if is_stored else link.rollback())
             raise ConnectionError("the connection was cut")
 
         link.commit = broken_commit  # type: ignore[method-assign]

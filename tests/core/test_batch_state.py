@@ -84,7 +84,7 @@ def test_ended_run_does_not_move_and_emits_no_event(status: RunStatus) -> None:
     run = a_run(status=status, head_key=None, queue_rank=None, ready_seq=None, ended_at=NOW)
     batch = a_batch(run)
     assert [batch.move(run, trigger) for trigger in Trigger] == [None] * len(Trigger)
-    assert not batch.has_changed
+    assert not batch.finalize()
 
 
 @pytest.mark.proves("I8")
@@ -180,7 +180,7 @@ def test_second_command_of_a_batch_sees_the_first() -> None:
 def test_refusal_changes_nothing() -> None:
     batch = a_batch(a_run())
     assert isinstance(a_submit().decide(batch), Busy)
-    assert not batch.has_changed
+    assert not batch.finalize()
 
 
 @pytest.mark.proves("I13")

@@ -12,7 +12,7 @@ from itertools import islice
 from typing import Any, Final, NamedTuple, Protocol
 
 from headway.core.document import NULL, Document, encode_document
-from headway.core.flow.engine.records import FlowChanges, LoadedTasks, SavedFlow
+from headway.core.flow.engine.records import FLOW_JOB, FlowChanges, LoadedTasks, SavedFlow
 from headway.core.ids import Flag, InstanceId, Instant, Key, LaneName, RunId
 from headway.core.lane_row import LaneRow
 from headway.core.run.deadlines import apply_changes
@@ -129,6 +129,8 @@ class Changes:
     files: dict[FileAddress, StoredFile | None] = field(default_factory=dict)
     pruned_seq: int | None = None
     flow: FlowChanges | None = None
+    ended_task_ids: list[RunId] = field(default_factory=list)
+    """Flow tasks that the batch ends."""
     is_probe: bool = False
     """True to commit even without other changes, because a caller checks the store."""
 
@@ -191,13 +193,13 @@ class BatchState:
         """Answers that contain a run as it is at the end of the batch."""
         self.changes = Changes()
 
-    def finalize_results(self) -> None:
-        """Update the deferred answers. Call after the last decision of the batch."""
+    def finalize(self) -> bool:
+        """Update the deferred answers, and return whether the batch has changes to write.
+
+        Call after the last decision of the batch.
+        """
         for answer in self.deferred_results:
             answer.finalize(self)
-
-    @property
-    def has_changed(self) -> bool:
         return self.changes != _NO_CHANGES
 
     # Loading: called by the store.
@@ -337,6 +339,8 @@ class BatchState:
             changes = _CLEARED_AT_END | changes
             changes["ended_at"] = self.now
             self._count_child(run.child_of, -1)
+            if run.job == FLOW_JOB:
+                self.changes.ended_task_ids.append(run.id)
         if status is RunStatus.CANCELED and run.delete_files_on_cancel:
             # Or a run that continues it would rely on files that are deleted.
             documents = {**(documents or {}), "checkpoint": None}

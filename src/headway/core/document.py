@@ -99,6 +99,18 @@ def check_name(name: str, *, field: str, length_max: int = NAME_LENGTH_MAX) -> s
     return check_text(trimmed, field=field, length_max=length_max)
 
 
+def trim_names(command: object, *fields: str) -> None:
+    """Check these fields of a new command, and replace each by its trimmed value.
+
+    ` ann ` means `ann`. Raise InvalidInput if a field is not a valid name.
+    """
+    for name in fields:
+        value = getattr(command, name)
+        trimmed = check_name(value, field=name)
+        if trimmed != value:
+            object.__setattr__(command, name, trimmed)
+
+
 def parse_enum(kind: type[E], value: str, *, field: str) -> E:
     """Return the member of `kind` with this value. Raise InvalidInput with all allowed values."""
     try:

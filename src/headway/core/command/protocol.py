@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final, Generic, Protocol, TypeVar
 
 from headway.core.batch_state import BatchState
-from headway.core.document import check_name
 from headway.core.ids import InstanceId, Key, LaneName, RunId
 from headway.core.run.run import Claim, Run
 
@@ -102,18 +101,6 @@ class RevisionMismatch:
 
     revision: int
     """The current revision, or 0 if there is no row yet."""
-
-
-def trim_names(command: object, *fields: str) -> None:
-    """Check these fields of a new command, and replace each by its trimmed value.
-
-    ` ann ` means `ann`. Raise InvalidInput if a field is not a valid name.
-    """
-    for name in fields:
-        value = getattr(command, name)
-        trimmed = check_name(value, field=name)
-        if trimmed != value:
-            object.__setattr__(command, name, trimmed)
 
 
 class Command(Protocol[A_co]):

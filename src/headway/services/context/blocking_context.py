@@ -16,7 +16,7 @@ from headway.ports.file_folder import PartFile
 from headway.process.fork_guard import exit_if_forked, fork_mark
 from headway.services.context.execution import Ending
 from headway.services.context.run_context import ChildRun, RunContext
-from headway.services.context.run_files import check_data
+from headway.services.context.run_files import RunFiles, check_data
 from headway.services.job_errors import JobExited
 from headway.services.submit.job import JobFunction
 
@@ -78,14 +78,17 @@ class BlockingRunContext:
 
     @contextmanager
     def file(self, path: str) -> "Iterator[BlockingFileWriter]":
-        files = self._context.files
-        part = self._wait(files.begin_part(path))
+        files, part = self._wait(self._begin_part(path))
         try:
             yield BlockingFileWriter(self, part)
             self._wait(files.finish_part(part, path))
         except BaseException:
             files.discard_part(part)
             raise
+
+    async def _begin_part(self, path: str) -> tuple[RunFiles, PartFile]:
+        files = self._context.open_files()
+        return files, await files.begin_part(path)
 
     def has_file(self, path: str) -> bool:
         return self._wait(self._context.has_file(path))

@@ -26,6 +26,7 @@ from headway.services.context.execution import Ending, Execution
 from headway.services.context.inbox_reader import Inbox
 from headway.services.context.interrupts import Interrupts, parse_on_shutdown
 from headway.services.context.message_window import MessageWindow
+from headway.services.context.output_files import Output
 from headway.services.context.reporter import Reporter
 from headway.services.context.run_files import FileWriter, RunFiles
 from headway.services.context.slot_switch import Slot
@@ -86,14 +87,14 @@ class RunContext:
         clock: Clock,
         *,
         children: Callable[[], Children],
-        files: RunFiles,
+        output: Output,
     ) -> None:
         claimed = execution.claimed
         self._execution = execution
         self._claim = execution.claim
         self._store = store
         self._make_children = children
-        self._files = files
+        self._output = output
         self._clock = clock
         self._interrupt_count = 0
         self.run_id: RunId = claimed.run_id
@@ -102,6 +103,10 @@ class RunContext:
         self.generation: int = claimed.generation
         self.attempt: int = claimed.attempt
         """1, and one more for each retry."""
+        self.files: RunFiles | None = None
+        """The files of the execution, for the engine. None for a run without files."""
+        if claimed.generation > 1 or claimed.on_existing_output is not None:
+            self.open_files()  # An earlier execution or run may have left files.
         self.checkpoint: Any = (
             None if claimed.checkpoint is None else json.loads(claimed.checkpoint)
         )
@@ -181,11 +186,11 @@ class RunContext:
         The file gets its name atomically when the block ends without an error. Until then it is a
         `.part`, which an error or a cancel removes.
         """
-        return self._files.open_file(path)
+        return self.open_files().open_file(path)
 
     async def has_file(self, path: str) -> bool:
         """Return whether the key has this file, finished, from any of its runs."""
-        return await self._files.has_file(path)
+        return await self.open_files().has_file(path)
 
     async def log(self, message: str, *, level: str = "info", **fields: Any) -> None:
         """Store a log line with the run.
@@ -336,10 +341,11 @@ class RunContext:
         """The state of the execution, for the engine."""
         return self._execution
 
-    @property
-    def files(self) -> RunFiles:
-        """The files of the execution, for the engine and for plain functions."""
-        return self._files
+    def open_files(self) -> RunFiles:
+        """Return the files of the execution. For this context and that of plain functions."""
+        if self.files is None:
+            self.files = RunFiles(self._execution, self._output)
+        return self.files
 
     async def finish(self) -> None:
         """Write the buffered reports, or drop them if the claim is lost. For the engine."""

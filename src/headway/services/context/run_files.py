@@ -53,7 +53,7 @@ class RunFiles:
         self._enter_lock = asyncio.Lock()
         self._has_ended = False
         self._may_have_parts = execution.claimed.generation > 1
-        """True if this or an earlier execution may have begun a file. Most runs have none."""
+        """True if this or an earlier execution may have begun a file."""
         self._part_count = 0
         self._finished: dict[str, FinishFile] = {}
         """Parts that are finished and perhaps recorded in the ledger, but not renamed yet."""

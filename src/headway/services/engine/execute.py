@@ -30,7 +30,6 @@ from headway.services.context.child_runs import Children
 from headway.services.context.execution import Ending, Execution
 from headway.services.context.output_files import Output
 from headway.services.context.run_context import RunContext
-from headway.services.context.run_files import RunFiles
 from headway.services.job_errors import (
     JobExited,
     describe_error,
@@ -68,13 +67,13 @@ async def execute(
     claimed = execution.claimed
     fields = {"run_id": claimed.run_id, "key": claimed.key, "job": claimed.job}
     log_context.set(fields)
-    files = RunFiles(execution, output)
-    context = RunContext(execution, store, clock, children=children, files=files)
+    context = RunContext(execution, store, clock, children=children, output=output)
     try:
         with open_adopted_span(f"run {job.name}", claimed.traceparent, fields) as span:
             await _execute(store, job, execution, context, span)
     finally:
-        await files.close()
+        if context.files is not None:
+            await context.files.close()
 
 
 async def _execute(
@@ -90,13 +89,15 @@ async def _execute(
         if (error := _outcome_error(outcome)) is not None:
             span.fail(error)
         await context.finish()
-        await context.files.end_parts(is_released=False)
+        if context.files is not None:
+            await context.files.end_parts(is_released=False)
         answer = await _write_outcome(store, execution, outcome)
     except asyncio.CancelledError:
         if execution.ending is None:  # Not cancelled by the engine: the program itself is ending.
             raise
         span.fail(execution.ending.value)
-        await context.files.end_parts(is_released=True)
+        if context.files is not None:
+            await context.files.end_parts(is_released=True)
         await context.finish()
         if execution.ending is not Ending.LOST:
             hand_over = hand_over_command(execution)
@@ -115,7 +116,7 @@ async def _write_outcome(store: Store, execution: Execution, outcome: FinalComma
     If the database permanently refuses the outcome, for example because it is too large, fail the
     run instead with the code `not_stored`.
     """
-    refusals = WriteRefusals(store, execution.claim)
+    refusals: WriteRefusals | None = None
     while True:  # Until there is an answer, or the execution is ended from outside.
         try:
             return await store.apply(outcome)
@@ -123,6 +124,7 @@ async def _write_outcome(store: Store, execution: Execution, outcome: FinalComma
             raise
         except InfrastructureError as error:
             log.warning("database_unavailable", extra={"reason": str(error)})
+            refusals = refusals or WriteRefusals(store, execution.claim)
             if await refusals.is_final(error):
                 problem = f"the outcome of the run could not be stored: {error}"
                 failure = _build_fail(execution, "not_stored", problem)
@@ -138,7 +140,8 @@ async def _run_job(job: Job, context: RunContext, execution: Execution) -> Final
         problem = str(error) if isinstance(error, InvalidInput) else describe_error(error)
         return _build_fail(execution, "invalid_params", problem)
     try:
-        await context.files.prepare()
+        if context.files is not None:
+            await context.files.prepare()
         if job.is_async:
             result = await run_guarded(job.function(context, **arguments))
         else:

@@ -172,21 +172,15 @@ def plan_flow_changes(changes: FlowChanges) -> Iterator[tuple[Write, Sequence[Ro
     yield _INSERT_NODE_RUN, changes.rows
 
 
-def plan_ended_tasks(batch: BatchState) -> Iterator[tuple[Write, Sequence[Row]]]:
+def plan_ended_tasks(batch: BatchState) -> tuple[Write, Sequence[Row]]:
     """Plan the new update times of tasks that ended without a write of their driver.
 
     Lists of tasks are ordered by that time.
     """
-    changes = batch.changes
-    written = set() if changes.flow is None else {run_id for run_id, _ in changes.flow.runs_changed}
-    ended = [
-        (change["ended_at"], run_id)
-        for run_id, change in changes.runs_changed.items()
-        if change.get("ended_at") is not None
-        and batch.loaded_runs[run_id].job == FLOW_JOB
-        and run_id not in written
-    ]
-    yield _UPDATE_ENDED_TASK, ended
+    flow = batch.changes.flow
+    written = set() if flow is None else {run_id for run_id, _ in flow.runs_changed}
+    ended = [run_id for run_id in batch.changes.ended_task_ids if run_id not in written]
+    return _UPDATE_ENDED_TASK, [(batch.now, run_id) for run_id in ended]
 
 
 def plan_removed_tasks(batch: BatchState) -> Iterator[tuple[Write, Sequence[Row]]]:

@@ -244,7 +244,8 @@ async def load_batch_state(
         # above may be the run of an earlier request with the same idempotency key.
         for row in await link.fetch(_REMEMBERED, {"keys": list(needed.idempotency_keys)}):
             batch.idempotency_records[row[0]] = IdempotencyRecord(*row)
-    await load_files(link, needed, batch)
+    if needed.files or needed.output_keys:
+        await load_files(link, needed, batch)
     await _recheck_free_keys(link, needed, batch)
     return batch, epoch
 

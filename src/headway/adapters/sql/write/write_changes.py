@@ -70,7 +70,8 @@ def _plan_changes(batch: BatchState, loaded_seq: int) -> Iterator[PlannedWrite]:
     yield from _plan_runs(batch)
     if changes.flow is not None:
         yield from (PlannedWrite(*write) for write in plan_flow_changes(changes.flow))
-    yield from (PlannedWrite(*write, is_guarded=False) for write in plan_ended_tasks(batch))
+    if changes.ended_task_ids:
+        yield PlannedWrite(*plan_ended_tasks(batch), is_guarded=False)
     yield from _plan_interrupts(batch)
     yield from _plan_files(batch)
     yield PlannedWrite(_INSERT_EVENT, changes.events)

@@ -27,11 +27,11 @@ from headway.adapters.sql.connect.driver_errors import (
     is_transient,
     to_store_error,
 )
-from headway.adapters.sql.notice import encode_notice
 from headway.adapters.sql.statements import GuardFailed
 from headway.adapters.sql.write.batch import Answer, InDoubtBatch, PendingCommand
 from headway.adapters.sql.write.command_queue import CommandQueue
 from headway.adapters.sql.write.instance_lease import Lease
+from headway.adapters.sql.write.links.driver_link import Commit
 from headway.adapters.sql.write.links.link_source import LinkSource
 from headway.adapters.sql.write.load import load_batch_state
 from headway.adapters.sql.write.write_changes import write_changes
@@ -215,24 +215,21 @@ class Writer:
         needed = RowsNeeded()
         for command in commands:
             command.need(needed)
-        self._link_source.check_node()
         await self._link.begin()
         batch, epoch = await load_batch_state(self._link, needed, now=self._now)
         loaded_seq = batch.seq
         answers = [command.decide(batch) for command in commands]
-        batch.finalize_results()
-        if not batch.has_changed:
+        if not batch.finalize():
             await self._link.rollback()
             return answers, []
         number = self._batch_number + 1
         writer_row = plan_writer_row(self._id, batch_number=number, now=batch.now)
         await write_changes(self._link, batch, loaded_seq=loaded_seq, writer_row=writer_row)
         self._in_doubt = InDoubtBatch(number, answers, batch.changes.events)
-        await self._link.commit(encode_notice(self._id, batch.changes.events))
+        await self._link.commit(Commit(self._id, batch.changes.events, batch.seq, epoch))
         self._in_doubt = None
         self._batch_number = number
         self.batch_count += 1
-        self._link_source.note_commit(batch.seq, epoch=epoch)
         return answers, batch.changes.events
 
     async def _lock_writer_row(self) -> tuple[int, Instant]:

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
 from headway.core.batch_state import BatchState
-from headway.core.command.protocol import RevisionMismatch, RowsNeeded, trim_names
+from headway.core.command.protocol import RevisionMismatch, RowsNeeded
 from headway.core.command.run.cancel import RequestCancel, cancel_run
 from headway.core.command.run.end_run import notify_parent
-from headway.core.document import check_text, encode_document
+from headway.core.document import check_text, encode_document, trim_names
 from headway.core.errors import InvalidInput
 from headway.core.ids import LaneName, RunId
 from headway.core.lane_row import LaneRow, default_lane

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from headway.core.batch_state import BatchState, SavedKey
-from headway.core.command.protocol import RevisionMismatch, RowsNeeded, trim_names
-from headway.core.document import EMPTY_OBJECT, Document, check_text, encode_document
+from headway.core.command.protocol import RevisionMismatch, RowsNeeded
+from headway.core.document import EMPTY_OBJECT, Document, check_text, encode_document, trim_names
 from headway.core.ids import Key, RunId
 from headway.core.run.events import EventType
 

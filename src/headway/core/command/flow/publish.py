@@ -4,10 +4,10 @@ from dataclasses import dataclass
 from typing import ClassVar, Final
 
 from headway.core.batch_state import BatchState
-from headway.core.command.protocol import RevisionMismatch, RowsNeeded, trim_names
+from headway.core.command.protocol import RevisionMismatch, RowsNeeded
 from headway.core.command.run.child import StartChild, StartChildResult
 from headway.core.command.run.submit import Accepted, Submit, SubmitResult
-from headway.core.document import Document, check_text, encode_document
+from headway.core.document import Document, check_text, encode_document, trim_names
 from headway.core.errors import InvalidInput
 from headway.core.flow.engine.records import (
     FLOW_JOB,

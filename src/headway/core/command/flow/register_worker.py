@@ -5,8 +5,8 @@ from typing import ClassVar
 
 from headway.core.batch_state import BatchState
 from headway.core.command.flow.publish import flow_changes
-from headway.core.command.protocol import RowsNeeded, trim_names
-from headway.core.document import encode_document
+from headway.core.command.protocol import RowsNeeded
+from headway.core.document import encode_document, trim_names
 from headway.core.ids import Instant
 from headway.core.run.events import EventType
 from headway.core.worker.saved_worker import LOAD_MAX, SavedWorker, check_services, is_alive

@@ -5,9 +5,9 @@ from enum import StrEnum
 from typing import ClassVar, Final, NamedTuple
 
 from headway.core.batch_state import BatchState
-from headway.core.command.protocol import HolderCommand, RowsNeeded, trim_names
+from headway.core.command.protocol import HolderCommand, RowsNeeded
 from headway.core.command.run.end_run import notify_parent
-from headway.core.document import Document, encode_document
+from headway.core.document import Document, encode_document, trim_names
 from headway.core.duration import check_seconds
 from headway.core.ids import Key, RunId, add_seconds
 from headway.core.run.events import EventType

@@ -10,7 +10,7 @@ from headway.core.batch_state import (
     InboxItem,
     encode_message,
 )
-from headway.core.command.protocol import HolderCommand, RowsNeeded, trim_names
+from headway.core.command.protocol import HolderCommand, RowsNeeded
 from headway.core.command.run.idempotency import (
     IdempotencyMismatch,
     Repeated,
@@ -25,7 +25,7 @@ from headway.core.command.run.interrupt import (
     answer_interrupt,
 )
 from headway.core.command.run.wait import wake
-from headway.core.document import Document, check_name, check_text, encode_document
+from headway.core.document import Document, check_name, check_text, encode_document, trim_names
 from headway.core.errors import InvalidInput
 from headway.core.flow.engine.records import FLOW_JOB
 from headway.core.ids import RunId

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar, Final
 
 from headway.core.batch_state import MESSAGE, BatchState, InboxItem
-from headway.core.command.protocol import RUN_ID_LENGTH_MAX, RowsNeeded, trim_names
+from headway.core.command.protocol import RUN_ID_LENGTH_MAX, RowsNeeded
 from headway.core.command.run.cancel import RequestCancel, cancel_run
 from headway.core.command.run.idempotency import (
     IdempotencyMismatch,
@@ -13,7 +13,7 @@ from headway.core.command.run.idempotency import (
     save_record,
 )
 from headway.core.command.run.inbox import UNREAD_COUNT_MAX, InboxFull, Posted, post, take_unread
-from headway.core.document import EMPTY_OBJECT, Document, check_text, encode_document
+from headway.core.document import EMPTY_OBJECT, Document, check_text, encode_document, trim_names
 from headway.core.duration import check_limit
 from headway.core.flow.engine.records import FLOW_JOB
 from headway.core.ids import MAIN_LANE, SECOND_US, Instant, Key, LaneName, RunId, add_seconds

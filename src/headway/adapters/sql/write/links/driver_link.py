@@ -1,11 +1,34 @@
 """The interface between the writer and a driver."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from sqlalchemy.engine import Dialect
 
 from headway.adapters.sql.statements import PlannedWrite, Query, Row, Write
+from headway.core.run.events import Event
+
+
+class Commit(NamedTuple):
+    """A batch that is committed: what other processes and later connections must know of it."""
+
+    writer_id: str
+    events: Sequence[Event]
+    seq: int
+    """The last `seq` of the stream after the batch."""
+    epoch: int
+
+
+class LinkNode(Protocol):
+    """The database node of a link, if there may be several."""
+
+    def check(self) -> None:
+        """Raise ConnectionError if it is no longer the primary."""
+        ...
+
+    def note_commit(self, commit: Commit) -> None:
+        """Record the commit, so that no node that lacks it is used later."""
+        ...
 
 
 class Link(Protocol):
@@ -16,14 +39,14 @@ class Link(Protocol):
     """SQL for the database's clock in microseconds, or None if this machine's clock is used."""
 
     async def begin(self) -> None:
-        """Begin a write transaction. On SQLite, also take the write lock."""
+        """Begin a write transaction. On SQLite, also take the write lock.
+
+        Raise ConnectionError if the node is no longer the primary.
+        """
         ...
 
-    async def commit(self, notice: str | None = None, /) -> None:
-        """Commit, and send `notice` to other processes if the commit succeeds.
-
-        `notice` is ignored on databases without notifications.
-        """
+    async def commit(self, batch: Commit | None = None, /) -> None:
+        """Commit, and notify other processes of the events of `batch` if the database can."""
         ...
 
     async def rollback(self) -> None:

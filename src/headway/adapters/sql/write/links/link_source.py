@@ -9,24 +9,16 @@ from headway.adapters.sql.connect.addresses import Connector
 from headway.adapters.sql.connect.database import Database
 from headway.adapters.sql.connect.dsn import Address, Driver
 from headway.adapters.sql.connect.server_check import Purpose, RawConnection
-from headway.adapters.sql.write.links.driver_link import Link
+from headway.adapters.sql.write.links.driver_link import Commit, Link, LinkNode
 from headway.adapters.sql.write.links.sqlite_link import FileLock, MemoryLock, SqliteLink
 
 LOCK_SUFFIX: Final = ".lock"
 
 
 class LinkSource(Protocol):
-    """Opens links, one at a time. The other methods refer to the last link opened."""
+    """Opens links, one at a time."""
 
     async def connect(self) -> Link: ...
-
-    def check_node(self) -> None:
-        """Raise ConnectionError if the node of the link is no longer the primary."""
-        ...
-
-    def note_commit(self, seq: int, *, epoch: int) -> None:
-        """Record that `seq` was committed on the link, in this epoch."""
-        ...
 
     def note_disconnect(self) -> None:
         """Record that the link was lost, so that `connect` probes all addresses."""
@@ -42,34 +34,37 @@ class SqliteLinkSource:
     async def connect(self) -> Link:
         return self._open_link()
 
-    def check_node(self) -> None:
-        """Do nothing: the link checks its file itself, once it holds the write lock."""
-
-    def note_commit(self, seq: int, *, epoch: int) -> None:
-        """Do nothing: there are no replicas."""
-
     def note_disconnect(self) -> None:
         """Do nothing: there are no other addresses."""
+
+
+class ServerNode:
+    """The node that a connection of this process uses."""
+
+    def __init__(self, connector: Connector, connection: RawConnection) -> None:
+        self._connector = connector
+        self._connection = connection
+
+    def check(self) -> None:
+        if not self._connector.is_current(self._connection):
+            raise ConnectionError("this process now uses another node")
+
+    def note_commit(self, commit: Commit) -> None:
+        self._connector.note_commit(commit.seq, epoch=commit.epoch, connection=self._connection)
 
 
 class ServerLinkSource:
     """Opens links to the current primary."""
 
-    def __init__(self, connector: Connector, create_link: Callable[[RawConnection], Link]) -> None:
+    def __init__(
+        self, connector: Connector, create_link: Callable[[RawConnection, LinkNode], Link]
+    ) -> None:
         self._connector = connector
         self._create_link = create_link
-        self._connection: RawConnection = None
 
     async def connect(self) -> Link:
-        self._connection = await self._connector.connect(Purpose.WRITE)
-        return self._create_link(self._connection)
-
-    def check_node(self) -> None:
-        if not self._connector.is_current(self._connection):
-            raise ConnectionError("this process now uses another node")
-
-    def note_commit(self, seq: int, *, epoch: int) -> None:
-        self._connector.note_commit(seq, epoch=epoch, connection=self._connection)
+        connection = await self._connector.connect(Purpose.WRITE)
+        return self._create_link(connection, ServerNode(self._connector, connection))
 
     def note_disconnect(self) -> None:
         self._connector.note_disconnect()

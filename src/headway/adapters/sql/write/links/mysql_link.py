@@ -21,6 +21,7 @@ from headway.adapters.sql.statements import (
     compile_query,
     compile_write,
 )
+from headway.adapters.sql.write.links.driver_link import Commit, LinkNode
 
 STATEMENT_LENGTH_MAX: Final = 1_000_000
 
@@ -29,14 +30,18 @@ class MysqlLink:
     dialect: Dialect = MySQLDialect_aiomysql()
     now_sql: str | None = NOW_SQL["mysql"]
 
-    def __init__(self, connection: RawConnection) -> None:
+    def __init__(self, connection: RawConnection, node: LinkNode) -> None:
         self._connection = connection
+        self._node = node
 
     async def begin(self) -> None:
+        self._node.check()
         await self._connection.begin()
 
-    async def commit(self, _notice: str | None = None, /) -> None:
+    async def commit(self, batch: Commit | None = None, /) -> None:
         await self._connection.commit()
+        if batch is not None:
+            self._node.note_commit(batch)
 
     async def rollback(self) -> None:
         await self._connection.rollback()

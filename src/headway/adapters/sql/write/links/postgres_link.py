@@ -14,7 +14,7 @@ from sqlalchemy.engine import Dialect
 
 from headway.adapters.sql.connect.database_clock import NOW_SQL
 from headway.adapters.sql.connect.server_check import RawConnection
-from headway.adapters.sql.notice import CHANNEL
+from headway.adapters.sql.notice import CHANNEL, encode_notice
 from headway.adapters.sql.statements import (
     Delete,
     GuardFailed,
@@ -27,6 +27,7 @@ from headway.adapters.sql.statements import (
     compile_query,
 )
 from headway.adapters.sql.tables import metadata
+from headway.adapters.sql.write.links.driver_link import Commit, LinkNode
 
 # COPY needs one more round trip than INSERT, but a tenth of the driver's time per row.
 COPY_ROW_COUNT_MIN: Final = 20
@@ -37,17 +38,22 @@ class PostgresLink:
     dialect: Dialect = PGDialect_asyncpg()  # type: ignore[no-untyped-call]
     now_sql: str | None = NOW_SQL["postgres"]
 
-    def __init__(self, connection: RawConnection) -> None:
+    def __init__(self, connection: RawConnection, node: LinkNode) -> None:
         self._connection = connection
+        self._node = node
 
     async def begin(self) -> None:
+        self._node.check()
         await self._connection.execute("BEGIN ISOLATION LEVEL READ COMMITTED")
 
-    async def commit(self, notice: str | None = None, /) -> None:
+    async def commit(self, batch: Commit | None = None, /) -> None:
         # In one round trip. If the notification queue is full, because a listener was paused for
         # very long, the transaction would fail. So no notice is sent once the queue is half full.
+        notice = None if batch is None else encode_notice(batch.writer_id, batch.events)
         notify = "" if notice is None else NOTIFY.format(notice)
         await self._connection.execute(f"{notify}COMMIT")
+        if batch is not None:
+            self._node.note_commit(batch)
 
     async def rollback(self) -> None:
         if self._connection.is_in_transaction():

@@ -35,6 +35,7 @@ from headway.adapters.sql.statements import (
     compile_query,
     compile_write,
 )
+from headway.adapters.sql.write.links.driver_link import Commit
 from headway.core.errors import DatabaseFileLost
 from headway.log import event_log
 
@@ -84,7 +85,7 @@ class SqliteLink:
             self._lock.release()
             raise
 
-    async def commit(self, _notice: str | None = None, /) -> None:
+    async def commit(self, _batch: Commit | None = None, /) -> None:
         self._connection.execute("COMMIT")
         log_byte_count = 0
         if self._file is not None:
