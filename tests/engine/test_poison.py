@@ -222,7 +222,16 @@ async def test_a_forked_child_that_returns_from_its_job_exits(
     assert (len(supervisor.executions(job)), supervisor.start_count) == (1, 1)
 
 
-Job = Callable[[RunContext, asyncio.Event], Any]
+class Stop(asyncio.Event):
+    """Set by the job to request the stop of its program."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.has_begun = asyncio.Event()
+        """Set by the program when it begins to stop."""
+
+
+Job = Callable[[RunContext, Stop], Any]
 
 
 class Program:
@@ -233,14 +242,14 @@ class Program:
         self._folder = folder
         self._job = job
         self.execution_count = 0
-        self.stop_requested = asyncio.Event()
+        self.stop_requested = Stop()
         """The job has asked the program to stop."""
         self.is_waiting = asyncio.Event()
         """The program waits for `stop_requested`."""
 
     def open(self) -> Headway:
         hw = Headway(self._url, stop_wait_s=0.0, data=self._folder)
-        self.stop_requested = stop = asyncio.Event()
+        self.stop_requested = stop = Stop()
         self.is_waiting = is_waiting = asyncio.Event()
 
         @hw.job(timeout_s=None)
@@ -266,6 +275,8 @@ class Program:
                     stop = asyncio.create_task(self.stop_requested.wait())
                     self.is_waiting.set()
                     await asyncio.wait([ended, stop], return_when=asyncio.FIRST_COMPLETED)
+                    hw.note_stop()
+                    self.stop_requested.has_begun.set()
                     has_ended = ended.done()
                     ended.cancel()
                     stop.cancel()
@@ -275,27 +286,28 @@ class Program:
                 return await hw.run(run_id or "").record()
 
 
-async def write_the_same_file(ctx: RunContext, stop: asyncio.Event) -> None:
+async def write_the_same_file(ctx: RunContext, stop: Stop) -> None:
     async with ctx.file("x") as file:
         await file.write(b"x")
     stop.set()
     await asyncio.sleep(600)
 
 
-async def start_the_same_child(ctx: RunContext, stop: asyncio.Event) -> None:
+async def start_the_same_child(ctx: RunContext, stop: Stop) -> None:
     await ctx.start("noop", name="c")
     stop.set()
     await asyncio.sleep(600)
 
 
-async def ask_without_answer(ctx: RunContext, stop: asyncio.Event) -> None:
+async def ask_without_answer(ctx: RunContext, stop: Stop) -> None:
     await ctx.interrupt({"tool": "delete"}, timeout_s=0.001)
     stop.set()
     await asyncio.sleep(600)
 
 
-async def sleep_after_the_stop(ctx: RunContext, stop: asyncio.Event) -> None:
+async def sleep_after_the_stop(ctx: RunContext, stop: Stop) -> None:
     stop.set()
+    await stop.has_begun.wait()
     await ctx.sleep(60)
 
 
@@ -318,7 +330,7 @@ async def test_a_job_that_stops_its_process_without_progress_is_poison(
     assert program.execution_count == STOP_COUNT_MAX + free_count
 
 
-async def sleep_before_the_stop(ctx: RunContext, stop: asyncio.Event) -> None:
+async def sleep_before_the_stop(ctx: RunContext, stop: Stop) -> None:
     async def stop_once_waiting() -> None:
         while ctx.execution.has_slot:  # noqa: ASYNC110
             await asyncio.sleep(0.001)
@@ -329,7 +341,7 @@ async def sleep_before_the_stop(ctx: RunContext, stop: asyncio.Event) -> None:
         await ctx.sleep(600)
 
 
-async def ask_before_the_stop(ctx: RunContext, stop: asyncio.Event) -> None:
+async def ask_before_the_stop(ctx: RunContext, stop: Stop) -> None:
     async def stop_once_waiting() -> None:
         while not ctx.execution.open_interrupt_count:  # noqa: ASYNC110
             await asyncio.sleep(0.001)
@@ -340,7 +352,7 @@ async def ask_before_the_stop(ctx: RunContext, stop: asyncio.Event) -> None:
         await ctx.interrupt({"tool": "delete"}, timeout_s=600)
 
 
-async def write_another_file(ctx: RunContext, stop: asyncio.Event) -> None:
+async def write_another_file(ctx: RunContext, stop: Stop) -> None:
     async with ctx.file(f"{ctx.generation}.jpg") as file:
         await file.write(b"x")
     stop.set()
@@ -365,7 +377,7 @@ async def test_a_stop_begins_when_it_is_requested_and_not_when_headway_closes(
     """A server closes its connections first, and the job may already wait by then."""
     may_wait = asyncio.Event()
 
-    async def wait_after_the_request(ctx: RunContext, stop: asyncio.Event) -> None:
+    async def wait_after_the_request(ctx: RunContext, stop: Stop) -> None:
         stop.set()
         await may_wait.wait()
         await sleep_before_the_stop(ctx, stop)
