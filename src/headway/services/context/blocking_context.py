@@ -6,10 +6,11 @@ import contextvars
 import threading
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
-from typing import Any, Literal, TypeVar
+from functools import wraps
+from inspect import signature
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from headway.core.ids import Key, RunId
-from headway.core.run.admission import OnConflict
 from headway.core.run.run import RunMode
 from headway.core.run.status import RunStatus
 from headway.ports.file_folder import PartFile
@@ -18,8 +19,8 @@ from headway.services.context.execution import Ending
 from headway.services.context.run_context import ChildRun, RunContext
 from headway.services.context.run_files import RunFiles, check_data
 from headway.services.job_errors import JobExited
-from headway.services.submit.job import JobFunction
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 
@@ -31,12 +32,46 @@ class BlockingChildRun:
         self._wait = wait
         self.id: RunId = child.id
 
+    def __repr__(self) -> str:
+        return f"BlockingChildRun({self.id!r})"
+
     def status(self) -> RunStatus:
+        """Return the current status of the child."""
         status: RunStatus = self._wait(self._child.status())
         return status
 
     def result(self) -> Any:
+        """Wait for the child, and return its result. Raise RunFailed if it has none.
+
+        The parent holds no slot while it waits.
+        """
         return self._wait(self._child.result())
+
+
+def _blocking(
+    method: Callable[Concatenate[RunContext, P], Coroutine[Any, Any, T]],
+) -> "Callable[Concatenate[BlockingRunContext, P], T]":
+    """Return the blocking twin of a method: same signature and docstring, called in a thread."""
+
+    @wraps(method)
+    def call(self: "BlockingRunContext", /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return self._wait(method(self._context, *args, **kwargs))
+
+    return call
+
+
+def _blocking_start(
+    method: Callable[Concatenate[RunContext, P], Coroutine[Any, Any, ChildRun]],
+) -> "Callable[Concatenate[BlockingRunContext, P], BlockingChildRun]":
+    """Return the blocking twin of a method that starts a child run."""
+
+    @wraps(method)
+    def start(self: "BlockingRunContext", /, *args: P.args, **kwargs: P.kwargs) -> BlockingChildRun:
+        return BlockingChildRun(self._wait(method(self._context, *args, **kwargs)), self._wait)
+
+    shown = signature(method).replace(return_annotation=BlockingChildRun)
+    start.__dict__["__signature__"] = shown
+    return start
 
 
 class BlockingRunContext:
@@ -45,6 +80,8 @@ class BlockingRunContext:
     A thread cannot be stopped from outside. Once the run must end, `cancelled` is true, and every
     call raises CancelledError, also one that is already waiting. The key stays busy until the
     function returns or its grace period is over.
+
+    `compacting` is absent, because a thread cannot be stopped when its time is up.
     """
 
     def __init__(self, context: RunContext, loop: asyncio.AbstractEventLoop) -> None:
@@ -56,28 +93,47 @@ class BlockingRunContext:
         self.mode: RunMode = context.mode
         self.generation: int = context.generation
         self.attempt: int = context.attempt
+        """1, and one more for each retry."""
         self.params: dict[str, Any] = context.params
+        """The parameters of the run, including defaults."""
 
     @property
     def checkpoint(self) -> Any:
+        """The last checkpoint of this run, or of the run that it continues."""
         return self._context.checkpoint
 
     @property
     def cancelled(self) -> bool:
+        """True if the job should end. An async job is also cancelled."""
         return self._context.cancelled
 
     @property
     def ending(self) -> str | None:
+        """Why the job should end, or None while it may continue.
+
+        `cancelled`: the run was cancelled and ends canceled. `shutdown`: the process stops, and
+        the run is executed again elsewhere. `lost`: another process already executes it.
+        """
         return self._context.ending
 
-    def progress(self, **fields: Any) -> None:
-        self._wait(self._context.progress(**fields))
-
-    def save_checkpoint(self, checkpoint: Any) -> None:
-        self._wait(self._context.save_checkpoint(checkpoint))
+    progress = _blocking(RunContext.progress)
+    save_checkpoint = _blocking(RunContext.save_checkpoint)
+    has_file = _blocking(RunContext.has_file)
+    log = _blocking(RunContext.log)
+    emit = _blocking(RunContext.emit)
+    messages = _blocking(RunContext.messages)
+    sleep = _blocking(RunContext.sleep)
+    interrupt = _blocking(RunContext.interrupt)
+    call = _blocking(RunContext.call)
+    start = _blocking_start(RunContext.start)
 
     @contextmanager
     def file(self, path: str) -> "Iterator[BlockingFileWriter]":
+        """Write a file in the folder of the run's key: `with ctx.file("photos/1.jpg") as f`.
+
+        The file gets its name atomically when the block ends without an error. Until then it is a
+        `.part`, which an error or a cancel removes.
+        """
         files, part = self._wait(self._begin_part(path))
         try:
             yield BlockingFileWriter(self, part)
@@ -90,43 +146,13 @@ class BlockingRunContext:
         files = self._context.open_files()
         return files, await files.begin_part(path)
 
-    def has_file(self, path: str) -> bool:
-        return self._wait(self._context.has_file(path))
-
-    def log(self, message: str, *, level: str = "info", **fields: Any) -> None:
-        self._wait(self._context.log(message, level=level, **fields))
-
-    def emit(self, kind: str, payload: Any = None) -> None:
-        self._wait(self._context.emit(kind, payload))
-
-    def messages(self) -> list[Any]:
-        return self._wait(self._context.messages())
-
-    def sleep(self, seconds: float) -> None:
-        self._wait(self._context.sleep(seconds))
-
-    def interrupt(
-        self,
-        question: Any,
-        *,
-        timeout_s: float | None = None,
-        default: Any = None,
-        schema: dict[str, Any] | None = None,
-        call_id: str | None = None,
-        on_shutdown: Literal["hand_over", "deny"] = "hand_over",
-    ) -> Any:
-        interrupt = self._context.interrupt(
-            question,
-            timeout_s=timeout_s,
-            default=default,
-            schema=schema,
-            call_id=call_id,
-            on_shutdown=on_shutdown,
-        )
-        return self._wait(interrupt)
-
     @contextmanager
     def listening(self) -> "Iterator[None]":
+        """Accept messages inside the block. Read them at the top of each step.
+
+        After the block neither a message nor a cancel is accepted, because only the result has to
+        be stored. Call `messages()` once more then, for messages that were accepted before.
+        """
         window = self._context.listening()
         self._wait(window.__aenter__())
         try:
@@ -134,30 +160,6 @@ class BlockingRunContext:
         finally:
             if self._context.execution.ending is None:
                 self._wait(window.__aexit__(None, None, None))
-
-    def start(
-        self,
-        job: str | JobFunction,
-        *,
-        key: str | None = None,
-        params: dict[str, Any] | None = None,
-        name: str | None = None,
-        on_conflict: OnConflict | str = OnConflict.REJECT,
-    ) -> "BlockingChildRun":
-        start = self._context.start(job, key=key, params=params, name=name, on_conflict=on_conflict)
-        return BlockingChildRun(self._wait(start), self._wait)
-
-    def call(
-        self,
-        job: str | JobFunction,
-        *,
-        key: str | None = None,
-        params: dict[str, Any] | None = None,
-        name: str | None = None,
-        on_conflict: OnConflict | str = OnConflict.REJECT,
-    ) -> Any:
-        call = self._context.call(job, key=key, params=params, name=name, on_conflict=on_conflict)
-        return self._wait(call)
 
     def _wait(self, coroutine: Coroutine[Any, Any, T]) -> T:
         exit_if_forked(self._fork_mark)  # A forked child has no event loop and would wait forever.
@@ -184,6 +186,7 @@ class BlockingFileWriter:
         self._part = part
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
+        """Append `data`."""
         if self._context.cancelled:
             raise asyncio.CancelledError
         self._part.write(check_data(data))

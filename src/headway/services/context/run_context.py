@@ -53,6 +53,7 @@ class ChildRun:
         return f"ChildRun({self.id!r})"
 
     async def status(self) -> RunStatus:
+        """Return the current status of the child."""
         return (await self._children.record(self.id)).run.status
 
     async def result(self) -> Any:
@@ -192,7 +193,7 @@ class RunContext:
         """Return whether the key has this file, finished, from any of its runs."""
         return await self.open_files().has_file(path)
 
-    async def log(self, message: str, *, level: str = "info", **fields: Any) -> None:
+    async def log(self, /, message: str, *, level: str = "info", **fields: Any) -> None:
         """Store a log line with the run.
 
         Adjacent lines within a tenth of a second become one event. All lines are written before a
