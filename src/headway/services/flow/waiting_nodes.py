@@ -2,7 +2,7 @@
 
 from typing import Final, NamedTuple
 
-from headway.core.flow.definition.definition import Kind
+from headway.core.flow.definition.definition import AWAITED_PATH_PARAMS, Kind
 from headway.core.flow.definition.paths import BadPath, Path, parse_path
 from headway.core.flow.engine.state import FlowState
 from headway.core.flow.engine.step_context import MILLISECOND
@@ -20,7 +20,6 @@ _REASONS: Final = {
     Kind.WAIT_EVENT: EVENT,
     Kind.APPROVAL: APPROVAL,
 }
-_KEY_NAMES: Final = {Kind.WAIT_EVENT: "signal_key", Kind.APPROVAL: "approval_key"}
 
 
 def wait_reason(state: FlowState) -> str:
@@ -65,7 +64,7 @@ def awaited_worker(state: FlowState) -> AwaitedWorker | None:
 def awaited_path(state: FlowState) -> Path | None:
     """Return the path at which the node expects an event or an approval, or None."""
     frame = state.frames[-1]
-    name = _KEY_NAMES.get(frame.node.kind)
+    name = AWAITED_PATH_PARAMS.get(frame.node.kind)
     if name is None or not frame.is_entered or state.is_over:
         return None
     text = frame.merged_params.get(name)

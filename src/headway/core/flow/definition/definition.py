@@ -48,6 +48,16 @@ class Kind(StrEnum):
     FAIL = "fail"
 
 
+CALLING_KINDS: Final = frozenset({Kind.EXECUTOR, Kind.LOCAL, Kind.FLOW_REF})
+"""The kinds that make one call. They differ in the callee."""
+BRANCHING_KINDS: Final = frozenset({Kind.PARALLEL, Kind.FOREACH})
+"""The kinds that make a call in each of their branches."""
+WAITING_KINDS: Final = frozenset({Kind.TIMER, Kind.WAIT_EVENT, Kind.APPROVAL})
+"""The kinds that wait without a call."""
+AWAITED_PATH_PARAMS: Final = {Kind.WAIT_EVENT: "signal_key", Kind.APPROVAL: "approval_key"}
+"""Maps the kinds that wait for a signal to the parameter with the path of the awaited value."""
+
+
 class ErrorPolicy(StrEnum):
     """The policy for a node that has failed after its retries and has no edge for its action."""
 

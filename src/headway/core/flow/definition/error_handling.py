@@ -9,6 +9,9 @@ from typing import Final
 
 from headway.core.flow.definition.definition import (
     ANY_ERROR,
+    AWAITED_PATH_PARAMS,
+    BRANCHING_KINDS,
+    CALLING_KINDS,
     DEFAULT,
     END,
     ERROR,
@@ -22,9 +25,7 @@ from headway.core.flow.definition.diagnostics import Diagnostics, join_path, quo
 from headway.core.flow.definition.graph import iter_flows
 from headway.core.flow.definition.paths import BadPath, Path, parse_path
 
-_CALLING_KINDS: Final = frozenset({Kind.EXECUTOR, Kind.LOCAL, Kind.FLOW_REF, Kind.SUBFLOW})
-_BRANCHING_KINDS: Final = frozenset({Kind.PARALLEL, Kind.FOREACH})
-_WAIT_KEYS: Final = {Kind.WAIT_EVENT: "signal_key", Kind.APPROVAL: "approval_key"}
+_FALLIBLE_KINDS: Final = CALLING_KINDS | {Kind.SUBFLOW}
 
 
 def check_error_handling(flow: Flow, diagnostics: Diagnostics) -> None:
@@ -52,7 +53,7 @@ def check_error_handling(flow: Flow, diagnostics: Diagnostics) -> None:
 
 def _signal_keys(node: Node) -> Iterator[str]:
     """Yield the key of the shared state for whose signal the node waits, if it is a whole key."""
-    text = node.params.get(_WAIT_KEYS.get(node.kind, ""))
+    text = node.params.get(AWAITED_PATH_PARAMS.get(node.kind, ""))
     if not isinstance(text, str):
         return
     try:
@@ -95,7 +96,7 @@ def _warn_of_swallowed(node: Node, node_path: str, diagnostics: Diagnostics) -> 
     if target is None:
         return
     effect = "ends the task as a success" if target == END else f"continues to {quote_text(target)}"
-    if node.kind in _BRANCHING_KINDS:
+    if node.kind in BRANCHING_KINDS:
         problem = f'{effect} after a failed branch: set on_error, or error_policy to "fail"'
     else:
         problem = (
@@ -109,14 +110,14 @@ def _target_after_failure(node: Node) -> str | None:
     edges = node.edges
     if ANY_ERROR in node.on_error and node.on_error[ANY_ERROR] in edges:
         return None
-    if node.kind in _BRANCHING_KINDS and node.failure_strategy is FailureStrategy.FAIL_FAST:
+    if node.kind in BRANCHING_KINDS and node.failure_strategy is FailureStrategy.FAIL_FAST:
         # The task follows the node's ordinary action, so an `error` edge has no effect.
         ordinary = node.post.action_static or node.default_action or DEFAULT
         target = edges.get(ordinary, edges.get(DEFAULT))
         is_ended = target == END and ordinary not in edges
         return None if is_ended else target
     has_timeout = bool(node.timeout_ms or node.params.get("timeout_ms"))
-    may_fail = node.kind in _CALLING_KINDS or (node.kind in _WAIT_KEYS and has_timeout)
+    may_fail = node.kind in _FALLIBLE_KINDS or (node.kind in AWAITED_PATH_PARAMS and has_timeout)
     if not may_fail or ERROR in edges:
         return None
     return edges.get(DEFAULT) or None

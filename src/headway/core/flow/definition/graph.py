@@ -2,12 +2,9 @@
 
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Final
 
-from headway.core.flow.definition.definition import END, Flow, Kind, Node
+from headway.core.flow.definition.definition import END, WAITING_KINDS, Flow, Kind, Node
 from headway.core.flow.definition.diagnostics import Diagnostics, join_path, quote_text
-
-_WAITING_KINDS: Final = frozenset({Kind.TIMER, Kind.WAIT_EVENT, Kind.APPROVAL})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,7 +28,7 @@ def check_graph(
                 diagnostics.add_warning(
                     join_path(nodes_path, key), "is never reached; add an edge to it or remove it"
                 )
-        for loop in _find_loops(inner, lambda node: node.kind not in _WAITING_KINDS):
+        for loop in _find_loops(inner, lambda node: node.kind not in WAITING_KINDS):
             size = "1 node" if len(loop) == 1 else f"{len(loop)} nodes"
             diagnostics.add_warning(
                 join_path(nodes_path, min(loop)),

@@ -12,6 +12,9 @@ from headway.core.flow.definition.definition import DEFAULT, END, Flow, Kind, No
 _PLAIN: Final = re.compile(r"[A-Za-z0-9 _.,:/-]")
 _LABEL_LENGTH_MAX: Final = 80
 _SHAPES: Final[dict[Kind, tuple[str, str]]] = {
+    Kind.EXECUTOR: ("[", "]"),
+    Kind.LOCAL: ("[", "]"),
+    Kind.SUBFLOW: ("[", "]"),
     Kind.CHOICE: ("{", "}"),
     Kind.TIMER: ("([", "])"),
     Kind.WAIT_EVENT: ("([", "])"),
@@ -45,7 +48,7 @@ def _node_lines(node: Node, node_id: str, indent: str) -> Iterator[str]:
         yield from _flow_lines(node.subflow, f"{node_id}_", indent + "  ")
         yield f"{indent}end"
         return
-    opened, closed = _SHAPES.get(node.kind, ("[", "]"))
+    opened, closed = _SHAPES[node.kind]
     callee = node.service or node.function or node.flow or ", ".join(node.parallel_services)
     label = f"{node.key}: {callee}" if callee else f"{node.key}: {node.kind.value}"
     yield f'{indent}{node_id}{opened}"{_escape(label)}"{closed}'

@@ -5,6 +5,9 @@ from dataclasses import dataclass
 from typing import Any, Final, Generic, TypeVar
 
 from headway.core.flow.definition.definition import (
+    AWAITED_PATH_PARAMS,
+    BRANCHING_KINDS,
+    CALLING_KINDS,
     ErrorPolicy,
     FailureStrategy,
     Kind,
@@ -39,10 +42,10 @@ PARALLEL_COUNT_MAX: Final = 1_000
 CASE_COUNT_MAX: Final = 1_000
 VERSION_MAX: Final = 2**31 - 1
 
-_BRANCHING_KINDS: Final = frozenset({Kind.PARALLEL, Kind.FOREACH})
-_CALLING_KINDS: Final = _BRANCHING_KINDS | {Kind.EXECUTOR, Kind.LOCAL, Kind.FLOW_REF}
-_REMOTE_KINDS: Final = _BRANCHING_KINDS | {Kind.EXECUTOR}
-_RETRYING_KINDS: Final = _CALLING_KINDS | {Kind.SUBFLOW, Kind.WAIT_EVENT, Kind.APPROVAL}
+_REMOTE_KINDS: Final = BRANCHING_KINDS | {Kind.EXECUTOR}
+_RETRYING_KINDS: Final = (
+    CALLING_KINDS | BRANCHING_KINDS | AWAITED_PATH_PARAMS.keys() | {Kind.SUBFLOW}
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,13 +163,13 @@ NODE_FIELDS: Final[Mapping[str, NodeField]] = {
     "parallel_mode": NodeField(
         EnumValue(ParallelMode),
         "Run the branches one after the other, or at once",
-        _BRANCHING_KINDS,
+        BRANCHING_KINDS,
     ),
     "max_parallel": NodeField(
-        Count(PARALLEL_COUNT_MAX), "How many branches are in flight at once", _BRANCHING_KINDS
+        Count(PARALLEL_COUNT_MAX), "How many branches are in flight at once", BRANCHING_KINDS
     ),
     "failure_strategy": NodeField(
-        EnumValue(FailureStrategy), "How a failed branch affects the node", _BRANCHING_KINDS
+        EnumValue(FailureStrategy), "How a failed branch affects the node", BRANCHING_KINDS
     ),
     "choice_cases": NodeField(
         ListOf(CaseShape(), CASE_COUNT_MAX),

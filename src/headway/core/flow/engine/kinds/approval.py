@@ -6,6 +6,7 @@ The answer is true, false, or the name of an action.
 from collections.abc import Mapping
 from typing import Any, Final
 
+from headway.core.flow.definition.definition import AWAITED_PATH_PARAMS, Kind
 from headway.core.flow.definition.diagnostics import Diagnostics, quote_text
 from headway.core.flow.definition.paths import Path
 from headway.core.flow.engine.signal_waits import WaitHandler
@@ -18,7 +19,7 @@ REJECTED: Final = "rejected"
 
 class ApprovalHandler(WaitHandler):
     state_prefix = "ap"
-    key_param = "approval_key"
+    key_param = AWAITED_PATH_PARAMS[Kind.APPROVAL]
 
     def check_path(self, awaited: Path, path: str, diagnostics: Diagnostics) -> None:
         if awaited.shared_key is not None and awaited.exact_key is None:

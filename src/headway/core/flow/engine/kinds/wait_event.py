@@ -2,12 +2,13 @@
 
 from typing import Any
 
+from headway.core.flow.definition.definition import AWAITED_PATH_PARAMS, Kind
 from headway.core.flow.engine.signal_waits import WaitHandler
 
 
 class WaitEventHandler(WaitHandler):
     state_prefix = "we"
-    key_param = "signal_key"
+    key_param = AWAITED_PATH_PARAMS[Kind.WAIT_EVENT]
 
     def has_arrived(self, value: Any) -> bool:
         return value is not None and value is not False and value != ""
