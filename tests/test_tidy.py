@@ -101,10 +101,10 @@ EXCEPTIONS: Final[dict[tuple[str, str], str]] = {
     ("tasks_without_an_owner", "src/headway/services/upkeep/event_feed.py"): (
         "The feed owns its one task, and ends it in close()."
     ),
-    ("tasks_without_an_owner", "src/headway/adapters/redis/pipeline.py"): (
+    ("tasks_without_an_owner", "src/headway/runtime/redis/pipeline.py"): (
         "A batch carries the calls of many tasks and outlives each; close() ends it."
     ),
-    ("tasks_without_an_owner", "src/headway/adapters/redis/subscriber.py"): (
+    ("tasks_without_an_owner", "src/headway/runtime/redis/subscriber.py"): (
         "A connection serves all listeners; closing the subscriber ends it."
     ),
     ("tasks_without_an_owner", "src/headway/adapters/sql/connect/database.py"): (

@@ -445,9 +445,7 @@ class Headway:
                 await opened.enter_async_context(mirror)
             # Closed after the engine: a lease is released only when its run has ended here.
             hint_relay = self.hint_relay = await opened.enter_async_context(
-                open_hint_relay(
-                    self._redis_url, store, self._timeouts, lease_ttl_s=self._lease_ttl_s
-                )
+                open_hint_relay(self._redis_url, store, lease_ttl_s=self._lease_ttl_s)
             )
             services = build_flow_services(store, clock, self.flows.functions, self._make_client)
             opened.push_async_callback(self.flows.close)

@@ -11,7 +11,6 @@ from pydantic import SecretStr
 
 from headway.adapters.files.folder import DataFolder
 from headway.adapters.files.mirror_directory import MirrorFolder
-from headway.adapters.memory.memory_runtime_store import MemoryRuntimeStore
 from headway.adapters.sql.connect.addresses import AcceptedPrimary, Connector
 from headway.adapters.sql.connect.database import Database
 from headway.adapters.sql.connect.dsn import parse_addresses
@@ -25,10 +24,9 @@ from headway.adapters.system.random_ids import SystemIds
 from headway.adapters.system.signals import call_on_hangup, wait_for_stop_signal
 from headway.adapters.system.system_clock import SystemClock
 from headway.core.errors import ConfigurationError
-from headway.core.timeouts import Timeouts
 from headway.ports.clock import Clock
-from headway.ports.runtime_store import RuntimeLimits, RuntimeStore
 from headway.ports.workers import WorkerClient
+from headway.runtime import RuntimeLimits, open_runtime_store
 from headway.services.engine.hint_relay import HintRelay
 from headway.services.flow.definition_cache import DefinitionCache
 from headway.services.flow.driver import FlowServices
@@ -54,7 +52,6 @@ __all__ = [
     "display_urls",
     "open_hint_relay",
     "open_readers",
-    "open_runtime_store",
     "open_store",
     "upgrade_database",
     "wait_for_stop_signal",
@@ -189,32 +186,8 @@ async def open_readers(urls: Sequence[str]) -> AsyncIterator[Readers]:
 
 
 @asynccontextmanager
-async def open_runtime_store(
-    redis_url: str | None, limits: RuntimeLimits | None = None
-) -> AsyncIterator[RuntimeStore]:
-    """Open the runtime store in Redis, or without an address one in this process's memory.
-
-    It connects on first use, so that the program starts even if Redis is unavailable.
-    """
-    if redis_url is None:
-        yield MemoryRuntimeStore(limits)
-        return
-    # Imported here because it is slow to import and its extra may not be installed.
-    from headway.adapters.redis.address import parse_redis_url  # noqa: PLC0415
-
-    address = parse_redis_url(redis_url, setting="HEADWAY_REDIS_URL")
-    from headway.adapters.redis.redis_runtime_store import RedisRuntimeStore  # noqa: PLC0415
-
-    store = RedisRuntimeStore(address, limits)
-    try:
-        yield store
-    finally:
-        await store.close()
-
-
-@asynccontextmanager
 async def open_hint_relay(
-    redis_url: str | None, store: SqlStore, timeouts: Timeouts, *, lease_ttl_s: float
+    redis_url: str | None, store: SqlStore, *, lease_ttl_s: float
 ) -> AsyncIterator[HintRelay | None]:
     """Open the relay of hints between instances. Yield None without Redis.
 
@@ -223,13 +196,8 @@ async def open_hint_relay(
     if redis_url is None:
         yield None
         return
-    limits = RuntimeLimits(
-        lease_ttl_s=lease_ttl_s,
-        permission_timeout_s=timeouts.permission_timeout_s,
-        execution_timeout_s=timeouts.execution_timeout_s,
-    )
     async with (
-        open_runtime_store(redis_url, limits) as runtime,
-        HintRelay(runtime, store, store.runs, lease_ttl_s=lease_ttl_s) as hint_relay,
+        open_runtime_store(redis_url, RuntimeLimits(lease_ttl_s=lease_ttl_s)) as hint_bus,
+        HintRelay(hint_bus, store, store.runs, lease_ttl_s=lease_ttl_s) as hint_relay,
     ):
         yield hint_relay

@@ -13,9 +13,9 @@ from typing import Any, Final
 import pytest
 
 from headway import ConfigurationError, Headway, RunContext, RunHandle
-from headway.adapters.redis.key_names import lease_name
 from headway.core.ids import Key
 from headway.core.run.status import RunStatus
+from headway.runtime.redis.key_names import lease_name
 from headway.services.engine import engine, hint_relay
 from tests.runtime.conftest import url_of
 from tests.runtime.scenes import a_claim, open_runtime, until
@@ -340,6 +340,6 @@ async def test_a_cancelled_program_leaves_no_lease_behind(
 
 
 async def test_an_invalid_redis_address_is_refused_before_the_start(url: str) -> None:
-    with pytest.raises(ConfigurationError, match="HEADWAY_REDIS_URL"):
+    with pytest.raises(ConfigurationError, match="redis_url has the unknown scheme"):
         async with Headway(url, redis_url="http://127.0.0.1"):
             raise AssertionError("it must not start")

@@ -7,7 +7,7 @@ from tests.mutants.mutant import Mutant
 RUNTIME: Final = (
     Mutant(
         name="a waiter in Redis does not check for an answer after subscribing",
-        file="adapters/redis/redis_runtime_store.py",
+        file="runtime/redis/redis_runtime_store.py",
         edits=(
             ("        await self._check_for_answer(run_id, wait)\n        while", "        while"),
         ),
@@ -17,7 +17,7 @@ RUNTIME: Final = (
     ),
     Mutant(
         name="a waiter in memory does not check for an earlier answer",
-        file="adapters/memory/memory_runtime_store.py",
+        file="runtime/memory_runtime_store.py",
         edits=(
             (
                 "        if interrupt.answer is not None:\n            return",
@@ -29,7 +29,7 @@ RUNTIME: Final = (
     ),
     Mutant(
         name="watchers do not read again after the connection to Redis was lost",
-        file="adapters/redis/pubsub_connection.py",
+        file="runtime/redis/pubsub_connection.py",
         edits=(("            self.notify(RESYNC)\n", "            pass\n"),),
         test_file="tests/runtime/test_outages.py",
         test="test_watcher_receives_a_resync_hint_after_a_disconnect",
@@ -37,7 +37,7 @@ RUNTIME: Final = (
     ),
     Mutant(
         name="a lease in Redis is renewed for any owner",
-        file="adapters/redis/lua_scripts.py",
+        file="runtime/redis/lua_scripts.py",
         edits=(
             (
                 "then return 0 end\nredis.call('PEXPIRE', KEYS[1], ARGV[2])",
@@ -50,7 +50,7 @@ RUNTIME: Final = (
     ),
     Mutant(
         name="a message to a run that reads no messages is accepted in Redis",
-        file="adapters/redis/lua_scripts.py",
+        file="runtime/redis/lua_scripts.py",
         edits=(("if length == 0 then return 'not_streaming' end\n", ""),),
         test_file="tests/runtime/test_messages.py",
         test="test_message_sent_as_the_loop_ends_is_returned_or_refused",

@@ -8,13 +8,12 @@ from itertools import count
 from typing import Any, Final
 from uuid import uuid4
 
-from headway.adapters.memory.memory_runtime_store import MemoryRuntimeStore
-from headway.adapters.redis.address import parse_redis_url
-from headway.adapters.redis.redis_runtime_store import RedisRuntimeStore
 from headway.core.document import Document
 from headway.core.ids import Key, RunId
 from headway.core.run.run import Claim
-from headway.ports.runtime_store import RuntimeLimits
+from headway.runtime import RuntimeLimits, open_runtime_store
+from headway.runtime.memory_runtime_store import MemoryRuntimeStore
+from headway.runtime.redis.redis_runtime_store import RedisRuntimeStore
 
 Runtime = MemoryRuntimeStore | RedisRuntimeStore
 BACKENDS: Final = ("memory", "redis", "redis-classic", "redis-valkey", "redis-cluster")
@@ -47,14 +46,9 @@ class RuntimeTarget:
 async def open_runtime(
     url: str | None, limits: RuntimeLimits | None = None
 ) -> AsyncIterator[Runtime]:
-    if url is None:
-        yield MemoryRuntimeStore(limits)
-        return
-    store = RedisRuntimeStore(parse_redis_url(url), limits)
-    try:
+    async with open_runtime_store(url, limits) as store:
+        assert isinstance(store, Runtime)
         yield store
-    finally:
-        await store.close()
 
 
 def a_key(text: str = "key") -> Key:

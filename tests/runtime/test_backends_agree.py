@@ -11,7 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, rule, run_state_machine_a
 
 from headway.core.ids import Key, RunId
 from headway.core.run.run import Claim
-from headway.ports.runtime_store import Hint, Phase, RuntimeLimits
+from headway.runtime import Hint, Phase, RuntimeLimits
 from tests.runtime.scenes import SHARED, Runtime, RuntimeTarget, a_key, open_runtime, text
 
 LIMITS = RuntimeLimits(message_count_max=3, interrupt_count_max=3)

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 import pytest
 from redis.crc import key_slot
 
-from headway.adapters.redis.key_names import channel_name
 from headway.core.errors import RuntimeUnavailable
 from headway.core.ids import RunId
-from headway.ports.runtime_store import Hint, ResolveAnswer
+from headway.runtime import Hint, ResolveAnswer
+from headway.runtime.redis.key_names import channel_name
 from tests.runtime.conftest import url_of
 from tests.runtime.scenes import YES, Runtime, a_claim, open_runtime, until, until_waiting
 from tests.servers import RedisCluster, RedisServer, start_redis_cluster

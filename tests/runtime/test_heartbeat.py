@@ -8,7 +8,8 @@ import pytest
 from headway.core.errors import LeaseLost, RuntimeUnavailable
 from headway.core.ids import Key
 from headway.core.run.run import Claim
-from headway.ports.runtime_store import RuntimeLimits, RuntimeStore
+from headway.ports.hint_bus import HintBus
+from headway.runtime import RuntimeLimits
 from headway.services.engine.key_lease import HeldLease
 from tests.runtime.scenes import SHARED, Runtime, RuntimeTarget, a_claim, a_key, until
 
@@ -27,8 +28,8 @@ class Database:
         return self.is_current
 
 
-def hold(store: RuntimeStore, key: Key, claim: Claim, database: Database) -> HeldLease:
-    return HeldLease(runtime=store, key=key, claim=claim, ttl_s=TTL_S, is_claim_current=database)
+def hold(store: HintBus, key: Key, claim: Claim, database: Database) -> HeldLease:
+    return HeldLease(hint_bus=store, key=key, claim=claim, ttl_s=TTL_S, is_claim_current=database)
 
 
 @pytest.mark.proves("R4.13")

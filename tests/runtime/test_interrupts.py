@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from headway.core.ids import Key, RunId
-from headway.ports.runtime_store import (
+from headway.runtime import (
     CANCELED_ANSWER,
     SHUTDOWN_ANSWER,
     Hint,

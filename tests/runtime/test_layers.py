@@ -10,7 +10,7 @@ import headway
 
 SOURCE: Final = Path(headway.__file__).parent
 DATA: Final = ("adapters/sql", "ports/store.py", "ports/run_reader.py", "ports/event_reader.py")
-RUNTIME: Final = ("adapters/redis", "adapters/memory", "ports/runtime_store.py")
+RUNTIME: Final = ("runtime", "ports/hint_bus.py")
 COMPOSER: Final = "services/engine/hint_relay.py"
 
 
@@ -47,4 +47,4 @@ def test_neither_side_imports_the_other(
 def test_service_uses_both_sides() -> None:
     imports = imports_of(SOURCE / COMPOSER)
     assert {"headway.ports.store", "headway.ports.run_reader"} <= imports
-    assert "headway.ports.runtime_store" in imports
+    assert "headway.ports.hint_bus" in imports

@@ -7,7 +7,7 @@ import pytest
 from headway.core.errors import ConfigurationError
 from headway.core.ids import Key, RunId
 from headway.core.run.run import Claim
-from headway.ports.runtime_store import InjectAnswer, Phase, RuntimeLimits
+from headway.runtime import InjectAnswer, Phase, RuntimeLimits
 from tests.runtime.scenes import SHARED, Runtime, RuntimeTarget, a_claim, a_key, text, until
 
 ODD_KEYS = [

@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 
-from headway.adapters.redis.redis_runtime_store import RedisRuntimeStore
 from headway.core.ids import RunId
-from headway.ports.runtime_store import ResolveAnswer
+from headway.runtime import ResolveAnswer
+from headway.runtime.redis.redis_runtime_store import RedisRuntimeStore
 from tests.runtime.scenes import YES, Runtime, RuntimeTarget, a_claim, until
 from tests.servers import RedisServer
 

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from headway.core.document import Document
-from headway.ports.runtime_store import Hint, InjectAnswer, Phase, RuntimeLimits
+from headway.runtime import Hint, InjectAnswer, Phase, RuntimeLimits
 from tests.runtime.scenes import (
     Runtime,
     RuntimeTarget,

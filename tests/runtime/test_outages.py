@@ -5,11 +5,11 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 
 import pytest
 
-from headway.adapters.redis import pipeline, pubsub_connection, subscriber
-from headway.adapters.redis.redis_runtime_store import RedisRuntimeStore
 from headway.core.errors import InfrastructureError, RuntimeUnavailable, StoreClosed
 from headway.core.ids import RunId
-from headway.ports.runtime_store import SHUTDOWN_ANSWER, Hint, ResolveAnswer
+from headway.runtime import SHUTDOWN_ANSWER, Hint, ResolveAnswer
+from headway.runtime.redis import pipeline, pubsub_connection, subscriber
+from headway.runtime.redis.redis_runtime_store import RedisRuntimeStore
 from tests.runtime.scenes import YES, Runtime, a_claim, a_key, open_runtime, until, until_waiting
 from tests.servers import RedisServer, start_redis
 from tests.servers.fixture import running
@@ -217,7 +217,7 @@ async def test_flushed_server_loses_the_lease_and_the_interrupt_is_opened_again(
 async def test_wait_checks_regularly_without_hints(
     server: RedisServer, another: Runtime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("headway.adapters.redis.redis_runtime_store.CHECK_INTERVAL_S", 0.05)
+    monkeypatch.setattr("headway.runtime.redis.redis_runtime_store.CHECK_INTERVAL_S", 0.05)
     run_id = a_claim().run_id
     async with open_runtime(server.url) as store, asyncio.TaskGroup() as group:
         wait = group.create_task(store.wait_for_interrupt(run_id, "call-1"))

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 import pytest
 from redis.asyncio.connection import Connection
 
-from headway.adapters.redis import pipeline
-from headway.adapters.redis.pipeline import Pipeline
+from headway.runtime.redis import pipeline
+from headway.runtime.redis.pipeline import Pipeline
 from tests.servers import RedisServer, start_redis
 from tests.servers.fixture import running
 

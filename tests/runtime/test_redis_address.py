@@ -4,10 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from headway.adapters.redis.address import RedisNode, parse_redis_url
-from headway.bootstrap import open_runtime_store
 from headway.core.errors import ConfigurationError
-from headway.ports.runtime_store import InjectAnswer
+from headway.runtime import InjectAnswer, open_runtime_store
+from headway.runtime.redis.address import RedisNode, parse_redis_url
 from tests.runtime.scenes import a_claim, a_key, text
 from tests.servers import RedisServer
 
@@ -99,8 +98,8 @@ def test_url_is_parsed(
 )
 def test_wrong_url_is_reported_in_one_sentence(url: str, problem: str) -> None:
     with pytest.raises(ConfigurationError) as refused:
-        parse_redis_url(url, setting="HEADWAY_REDIS_URL")
-    assert str(refused.value) == f"HEADWAY_REDIS_URL {problem}"
+        parse_redis_url(url)
+    assert str(refused.value) == f"redis_url {problem}"
     assert SECRET not in str(refused.value)
 
 
@@ -135,6 +134,6 @@ async def test_runtime_store_with_a_url_is_shared(redis_server: RedisServer) -> 
 
 
 async def test_wrong_url_prevents_the_start() -> None:
-    with pytest.raises(ConfigurationError, match=r"^HEADWAY_REDIS_URL has the unknown scheme"):
+    with pytest.raises(ConfigurationError, match=r"^redis_url has the unknown scheme"):
         async with open_runtime_store("amqp://h"):
             pass

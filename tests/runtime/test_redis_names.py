@@ -3,10 +3,10 @@
 import pytest
 from redis.crc import key_slot
 
-from headway.adapters.redis import key_names as keys
 from headway.core.ids import Key, RunId
 from headway.core.run.run import Claim
-from headway.ports.runtime_store import RuntimeLimits
+from headway.runtime import RuntimeLimits
+from headway.runtime.redis import key_names as keys
 from tests.runtime.scenes import NO, YES, a_claim, a_key, open_runtime, text
 from tests.servers import RedisServer
 

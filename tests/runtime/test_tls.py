@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from headway.core.errors import RuntimeUnavailable
-from headway.ports.runtime_store import Hint
+from headway.runtime import Hint
 from tests.runtime.scenes import a_claim, open_runtime, until
 from tests.servers import Missing, RedisServer, start_redis
 from tests.servers.certificates import Certificates, make_certificates

@@ -1,9 +1,9 @@
-"""Exchange hints between instances through a shared runtime store (Redis).
+"""Exchange hints between instances through a shared hint bus (Redis).
 
 Hints only reduce latency. A cancel, a message or an answer is committed to the database first, and
 then a hint for the run is published. The instance that executes the run receives the hint and reads
 the database. A lost hint costs the time until the next poll. Runs shorter than REGISTER_DELAY_S are
-never registered in the runtime store, because that would cost more than it saves.
+never registered on the hint bus, because that would cost more than it saves.
 """
 
 import asyncio
@@ -20,15 +20,15 @@ from headway.core.run.events import Event, EventType
 from headway.core.run.run import Claim
 from headway.core.run.status import RunStatus
 from headway.log import event_log
+from headway.ports.hint_bus import Hint, HintBus
 from headway.ports.run_reader import RunReader
-from headway.ports.runtime_store import Hint, RuntimeStore
 from headway.ports.store import EventOrigin, Store
 from headway.services.context.execution import Ending, Execution
 from headway.services.engine.key_lease import HeldLease
 from headway.services.retrying import retry_until_available
 
 REGISTER_DELAY_S: Final = 0.05
-"""Runs that last longer than this are registered in the runtime store and receive hints."""
+"""Runs that last longer than this are registered on the hint bus and receive hints."""
 REGISTER_BATCH_S: Final = 0.01
 PENDING_HINT_COUNT_MAX: Final = 10_000
 UNWIND_S: Final = 5.0
@@ -47,9 +47,9 @@ class HintRelay:
     """
 
     def __init__(
-        self, runtime: RuntimeStore, store: Store, runs: RunReader, *, lease_ttl_s: float
+        self, hint_bus: HintBus, store: Store, runs: RunReader, *, lease_ttl_s: float
     ) -> None:
-        self._runtime = runtime
+        self._hint_bus = hint_bus
         self._store = store
         self._runs = runs
         self._lease_ttl_s = lease_ttl_s
@@ -61,7 +61,7 @@ class HintRelay:
         self._poll_event = asyncio.Event()
         self._hold_tasks: set[asyncio.Task[None]] = set()
         self.watched_run_ids: set[RunId] = set()
-        """Runs whose hints are received from the runtime store."""
+        """Runs whose hints are received from the hint bus."""
 
     def set_poll_runs(self, poll_runs: Callable[[Collection[RunId]], Awaitable[None]]) -> None:
         """Set the engine's function that reads decisions about runs from the database."""
@@ -87,7 +87,6 @@ class HintRelay:
         traceback: TracebackType | None,
     ) -> None:
         self._stop_listening()
-        await self._runtime.shutdown_cleanup()
         try:
             if self._hold_tasks:
                 await asyncio.wait(self._hold_tasks, timeout=UNWIND_S)
@@ -120,7 +119,7 @@ class HintRelay:
     async def _hold(self, execution: Execution) -> None:
         """Hold the lease of the execution's key and receive its hints until it ends."""
         lease = HeldLease(
-            runtime=self._runtime,
+            hint_bus=self._hint_bus,
             key=execution.claimed.key,
             claim=execution.claim,
             ttl_s=self._lease_ttl_s,
@@ -137,13 +136,13 @@ class HintRelay:
             log.exception("hint_relay_crashed", extra={"run_id": execution.claim.run_id})
         finally:
             with suppress(InfrastructureError):
-                await self._runtime.cleanup_execution(execution.claimed.key, execution.claim)
+                await self._hint_bus.release_lease(execution.claimed.key, execution.claim)
 
     async def _register(self, execution: Execution) -> None:
         claimed = execution.claimed
         fields = {"key": claimed.key, "run_id": claimed.run_id}
         try:
-            holder = await self._runtime.acquire_lease(claimed.key, execution.claim)
+            holder = await self._hint_bus.acquire_lease(claimed.key, execution.claim)
         except RuntimeUnavailable as error:  # The renewals acquire the lease later.
             log.warning("run_registration_failed", extra=fields | {"reason": str(error)})
             return
@@ -158,7 +157,7 @@ class HintRelay:
         try:
             while stop is None and not execution.is_done:
                 with suppress(RuntimeUnavailable):
-                    stop = await self._runtime.watch(
+                    stop = await self._hint_bus.watch(
                         execution.claim.run_id, lambda hint: self._on_hint(execution, hint)
                     )
                 if stop is None:
@@ -214,7 +213,7 @@ class HintRelay:
 
     async def _publish(self, run_id: RunId, hint: Hint) -> None:
         try:
-            await self._runtime.publish_hint(run_id, hint)
+            await self._hint_bus.publish_hint(run_id, hint)
         except InfrastructureError as error:
             log.debug("hint_lost", extra={"run_id": run_id, "reason": str(error)})
 

@@ -1,10 +1,10 @@
-"""Hold the lease of a key in the runtime store (Redis) while its run is executed.
+"""Hold the lease of a key on the hint bus (Redis) while its run is executed.
 
 This lease is only a hint for other instances; the claim in the database decides who executes a run.
 The holder renews the lease every third of its time to live. If a renewal is refused, or none
 succeeds within the trust window (`headway.core.lease`), the holder queries the database. If the
 claim is still current there, it acquires the lease again and the work continues. If the claim is
-gone, the work is cancelled and LeaseLost is raised. An outage of the runtime store alone therefore
+gone, the work is cancelled and LeaseLost is raised. An outage of the hint bus alone therefore
 never ends an execution.
 """
 
@@ -18,7 +18,7 @@ from headway.core.ids import Key
 from headway.core.lease import trusted_until_s
 from headway.core.run.run import Claim
 from headway.log import event_log
-from headway.ports.runtime_store import RuntimeStore
+from headway.ports.hint_bus import HintBus
 
 T = TypeVar("T")
 log = event_log(__name__)
@@ -28,7 +28,7 @@ log = event_log(__name__)
 class HeldLease:
     """A lease that was acquired just before, and is renewed while `run` works."""
 
-    runtime: RuntimeStore
+    hint_bus: HintBus
     key: Key
     claim: Claim
     ttl_s: float
@@ -61,10 +61,10 @@ class HeldLease:
             deadline_s = trusted_until_s(renewal_sent_s=sent_s, ttl_s=self.ttl_s)
 
     async def _renew(self, deadline_s: float) -> bool | None:
-        """Return whether the store renewed the lease, or None without an answer by the deadline."""
+        """Return whether the bus renewed the lease, or None without an answer by the deadline."""
         try:
             async with asyncio.timeout_at(deadline_s):
-                return await self.runtime.renew_lease(self.key, self.claim)
+                return await self.hint_bus.renew_lease(self.key, self.claim)
         except (RuntimeUnavailable, TimeoutError):
             return None
 
@@ -75,7 +75,7 @@ class HeldLease:
         log.warning("runtime_lease_lost", extra=fields)
         try:
             async with asyncio.timeout(self.ttl_s / 3):
-                holder = await self.runtime.acquire_lease(self.key, self.claim)
+                holder = await self.hint_bus.acquire_lease(self.key, self.claim)
         except (RuntimeUnavailable, TimeoutError):
             return  # The claim is valid without the lease, and the next round tries again.
         if holder is not None:

@@ -1,11 +1,5 @@
-"""The short-lived state of runs: leases, interrupts, cancel flags, messages and hints.
+"""The contract of the runtime store: its operations, their answers and its limits."""
 
-The database decides, and stores everything that was accepted. The runtime store makes reactions
-fast across all instances. All of it may be lost at any time, which costs latency only. So services
-react to its answers by reading the database. The store itself does not depend on the database.
-"""
-
-from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, Protocol
@@ -15,6 +9,7 @@ from headway.core.errors import ConfigurationError
 from headway.core.ids import Key, RunId
 from headway.core.run.run import Claim
 from headway.core.timeouts import EXECUTION_TIMEOUT_S, LEASE_TTL_S, PERMISSION_TIMEOUT_S
+from headway.ports.hint_bus import HintBus
 
 CANCELED_ANSWER: Final = Document('{"approved":false,"reason":"cancelled"}')
 """The answer to an open interrupt when its run is to be canceled."""
@@ -48,16 +43,6 @@ class InjectAnswer(StrEnum):
     FULL = "full"
 
 
-class Hint(StrEnum):
-    """The reason to read a run now."""
-
-    CANCEL = "cancel"
-    MESSAGE = "message"
-    ANSWER = "answer"
-    RESYNC = "resync"
-    """Hints may have been lost: read everything."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RuntimeLimits:
     """Lifetimes and maximum counts. The store in memory keeps entries until they are removed.
@@ -85,28 +70,17 @@ class RuntimeLimits:
             )
 
 
-class RuntimeStore(Protocol):
+class RuntimeStore(HintBus, Protocol):
     """One store for all instances. Any call may raise RuntimeUnavailable, within seconds.
 
     A call that raised it may have taken effect. Every call can be repeated, except that a repeated
     `inject_message` may add its message twice, and a repeated `resolve_interrupt` or
     `drain_messages` may find that the first call took effect.
+
+    The interactive flag is part of the lease: it is renewed and released with it. The store sends
+    hints for cancels, answers and messages that pass through it by itself. Every hint also makes
+    the waiting callers of its run check again.
     """
-
-    async def acquire_lease(self, key: Key, claim: Claim) -> RunId | None:
-        """Acquire the key's lease. Return None if this claim has it now, else the holding run.
-
-        If this claim already holds the lease, its full lifetime starts again.
-        """
-        ...
-
-    async def renew_lease(self, key: Key, claim: Claim) -> bool:
-        """Extend the lease and the interactive flag. Return False if the claim has no lease."""
-        ...
-
-    async def release_lease(self, key: Key, claim: Claim) -> bool:
-        """Release the lease and the interactive flag. Return False if the claim has no lease."""
-        ...
 
     async def mark_interactive(
         self, key: Key, claim: Claim, phase: Phase = Phase.STREAMING
@@ -171,21 +145,6 @@ class RuntimeStore(Protocol):
         """Remove and return all messages, in order. Only the executor of a run calls this.
 
         Return nothing for a claim that did not mark the run interactive.
-        """
-        ...
-
-    async def publish_hint(self, run_id: RunId, hint: Hint) -> None:
-        """Send a hint to all watchers of the run, and make its waiting callers check again.
-
-        The store sends hints for cancels, answers and messages that pass through it by itself.
-        """
-        ...
-
-    async def watch(self, run_id: RunId, listener: Callable[[Hint], None]) -> Callable[[], None]:
-        """Call `listener` with each hint for the run. Return a function that stops it.
-
-        The listener is called on the event loop and must not block. Hints can be lost; after a
-        possible loss the listener receives `Hint.RESYNC`.
         """
         ...
 

@@ -11,9 +11,14 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Final
 
-from headway.adapters.redis import lua_scripts as scripts
-from headway.adapters.redis.address import RedisAddress
-from headway.adapters.redis.key_names import (
+from headway.core.document import Document
+from headway.core.errors import RuntimeUnavailable, StoreClosed
+from headway.core.ids import Key, RunId
+from headway.core.run.run import Claim
+from headway.ports.hint_bus import Hint
+from headway.runtime.redis import lua_scripts as scripts
+from headway.runtime.redis.address import RedisAddress
+from headway.runtime.redis.key_names import (
     cancel_name,
     channel_name,
     interactive_name,
@@ -21,17 +26,12 @@ from headway.adapters.redis.key_names import (
     lease_name,
     queue_name,
 )
-from headway.adapters.redis.pipelined_calls import RedisClient
-from headway.adapters.redis.pubsub_connection import PubSubMessage
-from headway.adapters.redis.subscriber import Subscriber
-from headway.core.document import Document
-from headway.core.errors import RuntimeUnavailable, StoreClosed
-from headway.core.ids import Key, RunId
-from headway.core.run.run import Claim
-from headway.ports.runtime_store import (
+from headway.runtime.redis.pipelined_calls import RedisClient
+from headway.runtime.redis.pubsub_connection import PubSubMessage
+from headway.runtime.redis.subscriber import Subscriber
+from headway.runtime.runtime_store import (
     CANCELED_ANSWER,
     SHUTDOWN_ANSWER,
-    Hint,
     InjectAnswer,
     Phase,
     ResolveAnswer,

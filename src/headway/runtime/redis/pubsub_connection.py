@@ -9,8 +9,8 @@ from redis.asyncio.connection import AbstractConnection
 from redis.exceptions import ClusterError, MovedError, ResponseError
 from redis.exceptions import ConnectionError as ConnectionLost
 
-from headway.adapters.redis.address import RedisNode
-from headway.adapters.redis.pipeline import (
+from headway.runtime.redis.address import RedisNode
+from headway.runtime.redis.pipeline import (
     CALL_TIMEOUT_S,
     CONNECT_TIMEOUT_S,
     CommandArgument,

@@ -52,101 +52,101 @@ class RedisAddress:
         return ",".join(str(node) for node in self.nodes)
 
 
-def parse_redis_url(text: str, *, setting: str = "the Redis URL") -> RedisAddress:
+def parse_redis_url(text: str) -> RedisAddress:
     """Parse a Redis URL. Raise ConfigurationError if it is invalid.
 
-    The message names `setting`, the problem and what to do.
+    The message names the setting `redis_url`, the problem and what to do.
     """
     if find_spec("redis") is None:
         raise ConfigurationError("Redis needs the extra: pip install 'headway[redis]'")
     scheme, separator, rest = text.partition("://")
     if not separator:
-        _refuse(setting, f"cannot be read; write it like {EXAMPLE_URL}")
+        _refuse(f"cannot be read; write it like {EXAMPLE_URL}")
     if scheme not in _SCHEMES:
-        _refuse(setting, f"has the unknown scheme {scheme!r}; use one of {', '.join(_SCHEMES)}")
+        _refuse(f"has the unknown scheme {scheme!r}; use one of {', '.join(_SCHEMES)}")
     if "#" in rest:
-        _refuse(setting, "has a # in it; write @ : / ? # in the password as %40 %3A %2F %3F %23")
+        _refuse("has a # in it; write @ : / ? # in the password as %40 %3A %2F %3F %23")
     is_tls, is_cluster = scheme.startswith("rediss"), scheme.endswith("+cluster")
     head, _, query = rest.partition("?")
     server, _, path = head.partition("/")
     credentials, _, hosts = server.rpartition("@")
-    nodes = tuple(_parse_node(host, setting) for host in hosts.split(","))
+    nodes = tuple(_parse_node(host) for host in hosts.split(","))
     if len(nodes) > 1 and not is_cluster:
-        _refuse(setting, f"names several servers; write {scheme}+cluster:// if they are a cluster")
+        _refuse(f"names several servers; write {scheme}+cluster:// if they are a cluster")
     return RedisAddress(
         nodes=nodes,
         is_cluster=is_cluster,
         is_tls=is_tls,
         connection_arguments={
-            **_parse_credentials(credentials, setting),
-            **_parse_database(path, setting, is_cluster=is_cluster),
-            **_parse_tls_files(query, setting, is_tls=is_tls),
+            **_parse_credentials(credentials),
+            **_parse_database(path, is_cluster=is_cluster),
+            **_parse_tls_files(query, is_tls=is_tls),
         },
     )
 
 
-def _parse_node(text: str, setting: str) -> RedisNode:
+def _parse_node(text: str) -> RedisNode:
     host, separator, port = text.rpartition(":")
     if not separator or text.endswith("]"):
         host, port = text, str(DEFAULT_PORT)
     if host.startswith("[") and host.endswith("]"):
         host = host[1:-1]
     elif ":" in host:
-        _refuse(setting, "has a host with colons; write an IPv6 address in brackets, like [::1]")
+        _refuse("has a host with colons; write an IPv6 address in brackets, like [::1]")
     if not host:
-        _refuse(setting, f"has no host; write it like {EXAMPLE_URL}")
+        _refuse(f"has no host; write it like {EXAMPLE_URL}")
     if not (port.isascii() and port.isdigit() and 0 < int(port) < 1 << 16):
-        _refuse(setting, "has a port that is not a number from 1 to 65535")
+        _refuse("has a port that is not a number from 1 to 65535")
     return RedisNode(host, int(port))
 
 
-def _parse_credentials(text: str, setting: str) -> dict[str, str]:
+def _parse_credentials(text: str) -> dict[str, str]:
     if "@" in text or "/" in text:
-        _refuse(setting, "has a bare @ or / in the password; write them as %40 and %2F")
+        _refuse("has a bare @ or / in the password; write them as %40 and %2F")
     user, _, password = text.partition(":")
     credentials = {"username": unquote(user), "password": unquote(password)}
     return {name: value for name, value in credentials.items() if value}
 
 
-def _parse_database(path: str, setting: str, *, is_cluster: bool) -> dict[str, int]:
+def _parse_database(path: str, *, is_cluster: bool) -> dict[str, int]:
     if is_cluster:
         if path not in {"", "0"}:
-            _refuse(setting, "has a database number; a cluster has only 0, leave it out")
+            _refuse("has a database number; a cluster has only 0, leave it out")
         return {}
     if path and not (path.isascii() and path.isdigit()):
-        _refuse(setting, "has a path that is not a number; write the database number, usually 0")
+        _refuse("has a path that is not a number; write the database number, usually 0")
     return {"db": int(path or 0)}
 
 
-def _parse_tls_files(query: str, setting: str, *, is_tls: bool) -> dict[str, str]:
+def _parse_tls_files(query: str, *, is_tls: bool) -> dict[str, str]:
     pairs = parse_qsl(query, keep_blank_values=True)
     parameters = dict(pairs)
     unknown = sorted(parameters.keys() - _TLS_FILES.keys())
     if unknown:
         allowed = ", ".join(_TLS_FILES)
-        _refuse(setting, f"has the unknown parameter {unknown[0]!r}; allowed: {allowed}")
+        _refuse(f"has the unknown parameter {unknown[0]!r}; allowed: {allowed}")
     if len(parameters) < len(pairs):
-        _refuse(setting, "has a parameter twice; give each once")
+        _refuse("has a parameter twice; give each once")
     if parameters and not is_tls:
-        _refuse(setting, f"has {min(parameters)!r} without TLS; write rediss:// or leave it out")
+        _refuse(f"has {min(parameters)!r} without TLS; write rediss:// or leave it out")
     if ("ssl_cert" in parameters) != ("ssl_key" in parameters):
-        _refuse(setting, "has only one of 'ssl_cert' and 'ssl_key'; give both, or neither")
+        _refuse("has only one of 'ssl_cert' and 'ssl_key'; give both, or neither")
     for name, path in sorted(parameters.items()):
-        _check_pem(name, path, setting)
+        _check_pem(name, path)
     return {_TLS_FILES[name]: path for name, path in parameters.items()}
 
 
-def _check_pem(name: str, path: str, setting: str) -> None:
+def _check_pem(name: str, path: str) -> None:
     try:
         Path(path).read_bytes()
         if name == "ssl_ca":
             ssl.create_default_context(cafile=path)
     except ssl.SSLError:
         problem = "which contains no certificate; name a PEM file"
-        _refuse(setting, f"names {path!r} as {name!r}, {problem}")
+        _refuse(f"names {path!r} as {name!r}, {problem}")
     except OSError as error:
-        _refuse(setting, f"names {path!r} as {name!r}, which cannot be read ({error.strerror})")
+        _refuse(f"names {path!r} as {name!r}, which cannot be read ({error.strerror})")
 
 
-def _refuse(setting: str, problem: str) -> NoReturn:
-    raise ConfigurationError(f"{setting} {problem}")
+def _refuse(problem: str) -> NoReturn:
+    raise ConfigurationError(f"redis_url {problem}")

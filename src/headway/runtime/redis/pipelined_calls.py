@@ -18,15 +18,15 @@ from redis.backoff import NoBackoff
 from redis.commands.core import AsyncScript
 from redis.exceptions import AskError, MovedError, NoScriptError, RedisClusterException
 
-from headway.adapters.redis.address import RedisAddress, RedisNode
-from headway.adapters.redis.pipeline import (
+from headway.core.errors import RuntimeUnavailable
+from headway.runtime.redis.address import RedisAddress, RedisNode
+from headway.runtime.redis.pipeline import (
     CALL_TIMEOUT_S,
     CONNECT_TIMEOUT_S,
     REDIS_ERRORS,
     CommandArgument,
     Pipeline,
 )
-from headway.core.errors import RuntimeUnavailable
 
 _ATTEMPT_COUNT_MAX: Final = 3
 

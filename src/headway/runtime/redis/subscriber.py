@@ -10,12 +10,12 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Final
 
-from headway.adapters.redis.address import RedisNode
-from headway.adapters.redis.pipeline import REDIS_ERRORS
-from headway.adapters.redis.pipelined_calls import RedisClient, error_reason
-from headway.adapters.redis.pubsub_connection import Channel, MessageListener, PubSubConnection
 from headway.core.errors import RuntimeUnavailable, StoreClosed
 from headway.log import event_log
+from headway.runtime.redis.address import RedisNode
+from headway.runtime.redis.pipeline import REDIS_ERRORS
+from headway.runtime.redis.pipelined_calls import RedisClient, error_reason
+from headway.runtime.redis.pubsub_connection import Channel, MessageListener, PubSubConnection
 
 RETRY_MIN_S: Final = 0.05
 RETRY_MAX_S: Final = 2.0

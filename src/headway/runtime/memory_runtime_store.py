@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 from headway.core.document import Document
 from headway.core.ids import Key, RunId
 from headway.core.run.run import Claim
-from headway.ports.runtime_store import (
+from headway.ports.hint_bus import Hint
+from headway.runtime.runtime_store import (
     CANCELED_ANSWER,
     SHUTDOWN_ANSWER,
-    Hint,
     InjectAnswer,
     Phase,
     ResolveAnswer,

@@ -1,1 +1,0 @@
-"""Adapters that store their state in this process."""
