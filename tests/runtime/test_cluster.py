@@ -46,14 +46,44 @@ async def test_watcher_follows_a_slot_that_moves(redis_cluster: RedisCluster) ->
         await store.watch(run_id, hints.append)
         source = _owner(redis_cluster, run_id)
         target = next(node for node in redis_cluster.nodes if node is not source)
-        target_id = str(target.execute("CLUSTER", "MYID"))
         for node in (target, source, *redis_cluster.nodes):
-            node.execute("CLUSTER", "SETSLOT", slot, "NODE", target_id)
+            node.execute("CLUSTER", "SETSLOT", slot, "NODE", _node_id(target))
         # The old owner ends the subscription, and the store subscribes at the new owner.
         await until(lambda: Hint.RESYNC in hints, what="the watcher is subscribed again")
         hints.clear()
         await another.publish_hint(run_id, Hint.CANCEL)
         await until(lambda: Hint.CANCEL in hints, what="the hint is received")
+
+
+@pytest.mark.proves("R4.12")
+async def test_call_follows_keys_that_are_being_migrated(redis_cluster: RedisCluster) -> None:
+    claim = a_claim()
+    slot = str(key_slot(channel_name(claim.run_id)))
+    source = _owner(redis_cluster, claim.run_id)
+    target = next(node for node in redis_cluster.nodes if node is not source)
+    async with open_runtime(url_of(redis_cluster)) as store:
+        target.execute("CLUSTER", "SETSLOT", slot, "IMPORTING", _node_id(source))
+        source.execute("CLUSTER", "SETSLOT", slot, "MIGRATING", _node_id(target))
+        try:  # The source has none of the keys, and refers every call to the target.
+            target.execute("SCRIPT", "FLUSH")
+            assert not await store.is_cancelled(claim.run_id)
+            assert await store.drain_messages(claim) == ()
+        finally:
+            for node in (target, source):
+                node.execute("CLUSTER", "SETSLOT", slot, "STABLE")
+
+
+async def test_address_of_one_server_of_a_cluster_is_reported(redis_cluster: RedisCluster) -> None:
+    elsewhere = redis_cluster.nodes[0]
+    run_ids = (a_claim().run_id for _ in range(100))
+    run_id = next(run_id for run_id in run_ids if _owner(redis_cluster, run_id) is not elsewhere)
+    async with open_runtime(elsewhere.url) as store:
+        with pytest.raises(RuntimeUnavailable, match=r"write redis\+cluster:// in the URL"):
+            await store.is_cancelled(run_id)
+
+
+def _node_id(node: RedisServer) -> str:
+    return str(node.execute("CLUSTER", "MYID"))
 
 
 @pytest.mark.proves("I22")

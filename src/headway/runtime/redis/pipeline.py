@@ -1,4 +1,8 @@
-"""Sends calls to one server. Concurrent calls share a pipeline, at a sixth of the cost each."""
+"""Sends calls to one server. Concurrent calls share a batch, at a sixth of the cost each.
+
+redis-py does not collect the calls of concurrent tasks. With 100 callers, its client has 0.18 of
+the rate of these batches, and the same queue on its `Pipeline` 0.69 (docs/adr/0019).
+"""
 
 import asyncio
 from collections import deque
@@ -35,7 +39,6 @@ class Pipeline:
         )
         self._waiting: deque[_Call] = deque()
         self._tasks: set[asyncio.Task[None]] = set()
-        self._script_locks: dict[str, asyncio.Lock] = {}
         self._is_closed = False
 
     async def call(self, *command: CommandArgument) -> Any:
@@ -54,17 +57,6 @@ class Pipeline:
             task = asyncio.create_task(self._send_batches())
             self._tasks.add(task)
         return await reply
-
-    async def load_script(self, script: str) -> None:
-        """Load a script into the server. Concurrent callers share one `SCRIPT LOAD`."""
-        lock = self._script_locks.get(script)
-        if lock is None:
-            lock = self._script_locks[script] = asyncio.Lock()
-        if lock.locked():
-            async with lock:
-                return
-        async with lock:
-            await self.call("SCRIPT", "LOAD", script)
 
     async def close(self) -> None:
         """Close all connections. Calls that still wait for a reply raise StoreClosed."""

@@ -1,21 +1,22 @@
 """Calls to one server or a cluster, with a timeout. Every error becomes RuntimeUnavailable.
 
 A call goes directly to the server that has its keys. It is repeated only if that server reports
-that it did nothing: it does not have the script, or the keys have moved to another server. A call
-that failed otherwise may have taken effect: a repetition could queue a message twice, or refuse an
-answer that was accepted.
+that it did nothing: it does not have the script yet, which is then sent in full, or the keys have
+moved to another server. A call that failed otherwise may have taken effect: a repetition could
+queue a message twice, or refuse an answer that was accepted.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
+from functools import cache
+from hashlib import sha1
 from typing import Any, Final
 
-from redis.asyncio import Redis, RedisCluster
+from redis.asyncio import RedisCluster
 from redis.asyncio.cluster import ClusterNode
-from redis.asyncio.connection import AbstractConnection, Connection, ConnectionPool, SSLConnection
+from redis.asyncio.connection import AbstractConnection, Connection, SSLConnection
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
-from redis.commands.core import AsyncScript
 from redis.exceptions import AskError, MovedError, NoScriptError, RedisClusterException
 
 from headway.core.errors import RuntimeUnavailable
@@ -29,6 +30,8 @@ from headway.runtime.redis.pipeline import (
 )
 
 _ATTEMPT_COUNT_MAX: Final = 3
+_CLUSTER_HINT: Final = "the server is part of a cluster; write redis+cluster:// in the URL"
+_Command = tuple[CommandArgument, ...]
 
 
 class RedisClient:
@@ -45,9 +48,8 @@ class RedisClient:
             "protocol": 2,
             "retry": Retry(NoBackoff(), 0),
         }
-        self._driver = self._open_driver()
+        self._cluster = self._open_cluster() if address.is_cluster else None
         self._pipelines: dict[RedisNode, Pipeline] = {}
-        self._scripts: dict[str, AsyncScript] = {}
         self._has_topology = not address.is_cluster
         self._topology_lock = asyncio.Lock()
         self._topology_read_count = 0
@@ -61,28 +63,24 @@ class RedisClient:
         self, source: str, *, keys: Sequence[bytes], values: Sequence[CommandArgument] = ()
     ) -> Any:
         """Run a script and return its result. Raise RuntimeUnavailable within seconds."""
-        script = self._scripts.get(source)
-        if script is None:
-            script = self._scripts[source] = self._driver.register_script(source)
-        registered = script
-        command = ("EVALSHA", script.sha, len(keys), *keys, *values)
-        return await self._call(
-            keys[0], command, lambda: registered(keys=keys, args=values), source
-        )
+        arguments: _Command = (len(keys), *keys, *values)
+        by_digest = ("EVALSHA", _digest(source), *arguments)
+        return await self._call(keys[0], by_digest, ("EVAL", source, *arguments))
 
     async def read_values(self, *keys: bytes) -> list[bytes | None]:
         """Return the values of keys of one entity, as of one instant."""
-        values = await self._call(keys[0], ("MGET", *keys), lambda: self._driver.mget(keys))
-        return list(values)
+        command: _Command = ("MGET", *keys)
+        values: list[bytes | None] = await self._call(keys[0], command, command)
+        return values
 
     async def node_of(self, key: bytes) -> RedisNode:
         """Return the server that has the key, according to the topology that was read last."""
-        if not isinstance(self._driver, RedisCluster):
+        if self._cluster is None:
             return self._address.nodes[0]
         if not self._has_topology:
             await self.load_topology()
         try:
-            node = self._driver.get_node_from_key(key)  # type: ignore[arg-type]
+            node = self._cluster.get_node_from_key(key)  # type: ignore[arg-type]
         except RedisClusterException as error:
             self._has_topology = False
             raise self._to_unavailable(error) from error
@@ -91,14 +89,14 @@ class RedisClient:
 
     async def load_topology(self) -> None:
         """Read from the cluster which server has which keys. Concurrent callers share one read."""
-        assert isinstance(self._driver, RedisCluster)
+        assert self._cluster is not None
         read_count = self._topology_read_count
         async with self._topology_lock:
             if self._topology_read_count == read_count:
                 self._topology_error = None
                 try:
                     async with asyncio.timeout(CALL_TIMEOUT_S):
-                        await self._driver.nodes_manager.initialize()
+                        await self._cluster.nodes_manager.initialize()
                 except REDIS_ERRORS as error:
                     self._topology_error = error
                 self._topology_read_count += 1
@@ -113,33 +111,33 @@ class RedisClient:
     async def close(self) -> None:
         for pipeline in self._pipelines.values():
             await pipeline.close()
-        await self._driver.aclose()
-        if isinstance(self._driver, RedisCluster):  # Also connections of a failed initialization.
-            await self._driver.nodes_manager.aclose()
-            await self._driver.nodes_manager.aclose("startup_nodes")
+        if self._cluster is not None:  # Also connections of a failed initialization.
+            await self._cluster.aclose()
+            await self._cluster.nodes_manager.aclose()
+            await self._cluster.nodes_manager.aclose("startup_nodes")
 
-    async def _call(
-        self,
-        key: bytes,
-        command: tuple[CommandArgument, ...],
-        call_driver: Callable[[], Awaitable[Any]],
-        source: str = "",
-    ) -> Any:
+    async def _call(self, key: bytes, command: _Command, whole_command: _Command) -> Any:
+        """Send the command, or `whole_command` to a server that does not have its script yet."""
         try:
             for _ in range(_ATTEMPT_COUNT_MAX):
                 pipeline = self._pipeline_to(await self.node_of(key))
                 try:
                     return await pipeline.call(*command)
                 except NoScriptError:
-                    await pipeline.load_script(source)
-                except MovedError:
+                    command = whole_command
+                except AskError as error:
+                    if self._cluster is None:
+                        raise RedisClusterException(_CLUSTER_HINT) from error
+                    if not isinstance(error, MovedError):
+                        break
                     await self.load_topology()
-                except AskError:
-                    break
+            assert self._cluster is not None  # One server answers the second attempt at the latest.
             async with asyncio.timeout(CALL_TIMEOUT_S):
-                return await call_driver()  # The driver follows keys that are being migrated.
+                # The driver follows keys that are being migrated.
+                await self._cluster.initialize()
+                return await self._cluster.execute_command(*whole_command)
         except REDIS_ERRORS as error:
-            self._has_topology = not self.is_cluster
+            self._has_topology = self._cluster is None
             raise self._to_unavailable(error) from error
 
     def _pipeline_to(self, node: RedisNode) -> Pipeline:
@@ -154,20 +152,20 @@ class RedisClient:
     def _to_unavailable(self, error: BaseException) -> RuntimeUnavailable:
         return RuntimeUnavailable(self._address.display, error_reason(error))
 
-    def _open_driver(self) -> Redis | RedisCluster:
-        if self._address.is_cluster:
-            return RedisCluster(
-                startup_nodes=[ClusterNode(node.host, node.port) for node in self._address.nodes],
-                ssl=self._address.is_tls,
-                # Slots without a server must not make the other slots unavailable.
-                require_full_coverage=False,
-                **self._connection_arguments,
-            )
-        node = self._address.nodes[0]
-        pool = ConnectionPool(
-            self._connection_class, host=node.host, port=node.port, **self._connection_arguments
+    def _open_cluster(self) -> RedisCluster:
+        return RedisCluster(
+            startup_nodes=[ClusterNode(node.host, node.port) for node in self._address.nodes],
+            ssl=self._address.is_tls,
+            # Slots without a server must not make the other slots unavailable.
+            require_full_coverage=False,
+            **self._connection_arguments,
         )
-        return Redis.from_pool(pool)
+
+
+@cache
+def _digest(source: str) -> str:
+    """Return the name under which a server caches the script."""
+    return sha1(source.encode(), usedforsecurity=False).hexdigest()
 
 
 def error_reason(error: BaseException) -> str:
