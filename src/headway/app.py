@@ -33,6 +33,7 @@ from headway.core.schedule import MissedPolicy, Schedule
 from headway.core.timeouts import Timeouts
 from headway.ports.clock import Clock
 from headway.ports.id_source import IdSource
+from headway.services.context.child_runs import Children
 from headway.services.context.output_files import Output
 from headway.services.engine.engine import Engine
 from headway.services.engine.hint_relay import HintRelay
@@ -452,11 +453,10 @@ class Headway:
             await self.flows.open(services)
             pruner = Pruner(store, store.runs, store.events, store.workers, self._retention)
             self._engine = Engine(
-                store,
-                store.runs,
-                self._ids,
-                clock,
-                self._jobs,
+                *(store, store.runs, self._ids, clock, self._jobs),
+                make_children=lambda execution: Children(
+                    execution, store, store.runs, self._watcher, self._jobs
+                ),
                 stop_wait_s=self._stop_wait_s,
                 lease_ttl_s=self._lease_ttl_s,
                 life_lock=life_lock,

@@ -170,7 +170,7 @@ async def test_number_of_active_children_is_limited(store: SqlStore) -> None:
     _, answer = await apply_in_one_batch(store, cancel, a_child(parent, "c", limit=2))
     assert isinstance(answer, Accepted)
     assert await store.apply(a_child(parent, "d", limit=2)) == TooManyChildren(2)
-    assert len(await store.runs.active_children(parent.run_id, limit=9)) == 2
+    assert len(await store.runs.children_to_cancel(parent.run_id, limit=9)) == 2
 
 
 Ending = Callable[[SqlStore, FakeClock, ClaimedRun], Awaitable[Any]]
@@ -294,7 +294,7 @@ async def test_many_children_end_a_few_at_a_time(
     remaining = [10]
     while remaining[-1]:
         await sweep(store, store.runs, NO_LOCKS)
-        remaining.append(len(await store.runs.active_children(parent.run_id, limit=99)))
+        remaining.append(len(await store.runs.children_to_cancel(parent.run_id, limit=99)))
     assert len(remaining) > 3
     assert remaining == sorted(remaining, reverse=True)
 

@@ -15,7 +15,7 @@ from headway.core.command.run.wait import ReleaseSlot, Retry
 from headway.core.ids import InstanceId, Key, LaneName, RunId
 from headway.core.run.admission import OnConflict
 from headway.core.run.status import RunStatus
-from headway.ports.run_reader import RunFilter
+from headway.ports.run_reader import RunFilter, WatchedRun
 from headway.testing import FakeClock, a_claim, a_submit, an_error, claim_of, document
 from tests.contract.scenes import (
     bring_run_to,
@@ -158,11 +158,15 @@ async def test_many_runs_are_checked_in_one_query(
     held_runs = await store.runs.filter_held_runs(mine, requested)
     assert {run.claim for run in held_runs} == {claim_of(run) for run in held[:2]}
     assert {run.status for run in held_runs} == {RunStatus.RUNNING}
-    seqs = await store.runs.run_seqs(requested)
-    assert seqs == {held[0].run_id: 2, held[1].run_id: 2, aside.run_id: 2, queued: 1}
+    running = WatchedRun(2, RunStatus.RUNNING)
+    assert await store.runs.watched_runs(requested) == {
+        **dict.fromkeys(requested[:3], running),
+        queued: WatchedRun(1, RunStatus.QUEUED),
+    }
     await store.apply(Complete(claim_of(held[0])))
     assert await store.runs.filter_held_runs(mine, requested[:1]) == []
-    assert (await store.runs.run_seqs(requested[:1])) == {held[0].run_id: 3}
+    ended = await store.runs.watched_runs(requested[:1])
+    assert ended == {held[0].run_id: WatchedRun(3, RunStatus.SUCCEEDED)}
 
 
 @pytest.mark.proves("R1.10")
@@ -173,7 +177,7 @@ async def test_missing_rows_are_none_or_empty(store: SqlStore) -> None:
     assert [run async for run in store.runs.keys(limit=10)] == []
     assert list(await store.runs.held_runs(InstanceId("none"), limit=10)) == []
     assert list(await store.runs.filter_held_runs(InstanceId("none"), [RunId("none")])) == []
-    assert await store.runs.run_seqs([RunId("none")]) == {}
+    assert await store.runs.watched_runs([RunId("none")]) == {}
     assert list(await store.runs.oldest_runs(after_seq=0, limit=10)) == []
     snapshot = await store.runs.snapshot()
     assert (snapshot.seq, snapshot.runs, snapshot.keys) == (0, [], [])

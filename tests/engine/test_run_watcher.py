@@ -7,16 +7,21 @@ from typing import Any
 
 import pytest
 
-from headway import RunHandle
+from headway import Headway, RunContext, RunHandle
 from headway.adapters.sql.read.read_runs import SqlRunReader
 from headway.adapters.sql.sql_store import SqlStore
 from headway.core.command.run.cancel import RequestCancel
+from headway.core.command.run.report import SaveProgress
+from headway.core.command.run.settle import Complete
+from headway.core.document import Document
 from headway.core.errors import DatabaseUnavailable
 from headway.core.ids import RunId
 from headway.core.run.status import RunStatus
+from headway.ports.run_reader import WatchedRun
 from headway.services.submit import run_watcher
 from headway.services.submit.run_watcher import RunWatcher
-from tests.contract.scenes import submit_run
+from headway.testing import claim_of
+from tests.contract.scenes import claim_run, register_instance, submit_run
 from tests.engine.scenes import open_bare_store
 from tests.runtime.scenes import until
 
@@ -32,7 +37,7 @@ class Reads:
         self.single_reads: Counter[RunId] = Counter()
         self.polls: list[Collection[RunId]] = []
         self.is_unavailable = False
-        run, run_seqs = SqlRunReader.run, SqlRunReader.run_seqs
+        run, watched_runs = SqlRunReader.run, SqlRunReader.watched_runs
 
         async def counted_run(reader: SqlRunReader, run_id: RunId) -> Any:
             self.single_reads[run_id] += 1
@@ -40,15 +45,19 @@ class Reads:
 
         async def counted_many(
             reader: SqlRunReader, run_ids: Collection[RunId]
-        ) -> Mapping[RunId, int]:
+        ) -> Mapping[RunId, WatchedRun]:
             self.polls.append(run_ids)
             if self.is_unavailable:
                 raise DatabaseUnavailable({})
-            return await run_seqs(reader, run_ids)
+            return await watched_runs(reader, run_ids)
 
         monkeypatch.setattr(SqlRunReader, "run", counted_run)
-        monkeypatch.setattr(SqlRunReader, "run_seqs", counted_many)
+        monkeypatch.setattr(SqlRunReader, "watched_runs", counted_many)
         monkeypatch.setattr(run_watcher, "POLL_S", 0.01)
+
+    @property
+    def newest_poll(self) -> Collection[RunId]:
+        return self.polls[-1] if self.polls else ()
 
     async def wait_for_polls(self) -> None:
         expected_count = len(self.polls) + 5
@@ -116,8 +125,9 @@ async def test_two_waiters_for_one_run_both_wake(
 
 
 @pytest.mark.proves("I8")
+@pytest.mark.parametrize("awaited", ["end", "events"])
 async def test_a_change_during_a_read_is_not_missed(
-    here: SqlStore, monkeypatch: pytest.MonkeyPatch
+    here: SqlStore, monkeypatch: pytest.MonkeyPatch, awaited: str
 ) -> None:
     """The run ends after it was read and before the reader resumes; no other hint follows."""
     monkeypatch.setattr(run_watcher, "POLL_S", 3_600)
@@ -133,7 +143,58 @@ async def test_a_change_during_a_read_is_not_missed(
 
     monkeypatch.setattr(SqlRunReader, "run", read_and_end)
     async with asyncio.timeout(20):
-        assert (await run.wait_for_end()).run.status is RunStatus.CANCELED
+        if awaited == "end":
+            assert (await run.wait_for_end()).run.status is RunStatus.CANCELED
+        else:
+            assert [event.run_seq async for event in run.events()] == [1, 2]
+
+
+@pytest.mark.proves("I8")
+async def test_only_its_end_wakes_a_caller_that_waits_for_the_end_of_a_run(
+    here: SqlStore, there: SqlStore, reads: Reads
+) -> None:
+    run_id = await submit_run(there)
+    (run,) = handles(here, [run_id])
+    async with asyncio.TaskGroup() as group:
+        wait = group.create_task(run.wait_for_end())
+        await reads.wait_for_polls()
+        claimed = await claim_run(there, await register_instance(there))
+        await reads.wait_for_polls()  # Found by the poll: the run has started.
+        await here.apply(SaveProgress(claim_of(claimed), Document('{"done":1}')))
+        await reads.wait_for_polls()  # Found by the listener: the run has another event.
+        assert reads.single_reads[run_id] == 1
+        await there.apply(Complete(claim_of(claimed)))
+    assert wait.result().run.status is RunStatus.SUCCEEDED
+    assert reads.single_reads[run_id] == 2
+
+
+@pytest.mark.proves("I8")
+async def test_waits_for_children_share_the_poll_of_the_process(url: str, reads: Reads) -> None:
+    """Children in a paused lane are cancelled by another process, which sends no hints."""
+    hw = Headway(url)
+
+    @hw.job(lane="paused")
+    async def child(ctx: RunContext, number: int) -> None: ...
+
+    @hw.job()
+    async def parent(ctx: RunContext) -> list[RunStatus]:
+        children = [await ctx.start(child, params={"number": number}) for number in range(3)]
+        await asyncio.gather(*(run.result() for run in children), return_exceptions=True)
+        return [await run.status() for run in children]
+
+    async with hw, open_bare_store(url) as elsewhere:
+        await hw.lanes.set("paused", is_paused=True)
+        parents = [await hw.start(parent) for _ in range(3)]
+        waits = [asyncio.create_task(run.result()) for run in parents]
+        await until(lambda: len(reads.newest_poll) == 12, what="all children are awaited")
+        await reads.wait_for_polls()
+        count = reads.single_reads.total()
+        await reads.wait_for_polls()
+        assert reads.single_reads.total() == count
+        child_ids = set(reads.polls[-1]) - {run.id for run in parents}
+        for run_id in child_ids:
+            await elsewhere.apply(RequestCancel(run_id=run_id))
+        assert await asyncio.gather(*waits) == [[RunStatus.CANCELED] * 3] * 3
 
 
 @pytest.mark.proves("I8")

@@ -75,9 +75,22 @@ SERVICES: Final = (
     Mutant(
         name="a waiter for a run of another process is notified by hints alone",
         file="services/submit/run_watcher.py",
-        edits=(("            self._notify_all(run_ids, seqs)\n", ""),),
+        edits=(("            self._notify_all(run_ids, runs)\n", ""),),
         test_file="tests/engine/test_run_watcher.py",
         test="test_many_waiters_share_one_poll_and_each_wakes_for_its_own_run",
+    ),
+    Mutant(
+        name="the end of a run during a read is missed",
+        file="services/submit/run_watcher.py",
+        edits=(
+            ("                waiter.ended.clear()  # Before", "                # Before"),
+            (
+                "                await waiter.ended.wait()",
+                "                waiter.ended.clear()\n                await waiter.ended.wait()",
+            ),
+        ),
+        test_file="tests/engine/test_run_watcher.py",
+        test="test_a_change_during_a_read_is_not_missed",
     ),
     Mutant(
         name="a change during a read of a handle is missed",

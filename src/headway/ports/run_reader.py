@@ -56,6 +56,14 @@ class Snapshot:
     """True if there are runs older than those of the recent keys."""
 
 
+class WatchedRun(NamedTuple):
+    """The columns of a run that its waiters poll, for thousands of runs at once."""
+
+    run_seq: int
+    """The number of its events."""
+    status: RunStatus
+
+
 class HeldRun(NamedTuple):
     """The columns of a run that its holder polls, for thousands of runs at once."""
 
@@ -131,8 +139,8 @@ class RunReader(Protocol):
         """Return those of `run_ids` that the instance holds, in any order."""
         ...
 
-    async def run_seqs(self, run_ids: Collection[RunId]) -> Mapping[RunId, int]:
-        """Return the number of events of each run. Runs that do not exist are left out."""
+    async def watched_runs(self, run_ids: Collection[RunId]) -> Mapping[RunId, WatchedRun]:
+        """Return the current state of each run. Runs that do not exist are left out."""
         ...
 
     async def ancestors(self, run_id: RunId, *, limit: int) -> Sequence[Run]:
@@ -141,10 +149,6 @@ class RunReader(Protocol):
 
     async def children_to_cancel(self, parent_id: RunId, *, limit: int) -> Sequence[RunId]:
         """Return the active children without a cancel request yet, oldest first."""
-        ...
-
-    async def active_children(self, parent_id: RunId, *, limit: int) -> Sequence[RunId]:
-        """Return the active children, oldest first."""
         ...
 
     async def queued_runs(

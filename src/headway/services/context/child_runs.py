@@ -1,10 +1,7 @@
 """The children of one execution: each is started once, found by later executions, and awaited."""
 
-import asyncio
-import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from headway.core.command.run.child import (
@@ -22,18 +19,16 @@ from headway.core.document import check_name, parse_enum
 from headway.core.errors import ChildRefused, InvalidInput, RunNotActive, RunNotFound
 from headway.core.ids import Key, RunId
 from headway.core.run.admission import OnConflict
-from headway.core.run.events import Event, EventType
 from headway.core.run.run import Run, RunRecord
-from headway.core.run.transitions import TERMINAL
 from headway.ports.run_reader import RunReader
 from headway.ports.store import Store
 from headway.services.context.execution import Execution
-from headway.services.retrying import retry_until_available, wait_until_set
+from headway.services.retrying import retry_until_available
 from headway.services.submit.admit import run_id_or_raise
 from headway.services.submit.job import Job, JobFunction, encode_params, find_job
+from headway.services.submit.run_watcher import RunWatcher
 from headway.trace import current_trace
 
-POLL_S: Final = 1.0
 CHILD_POLICIES: Final = frozenset({OnConflict.REJECT, OnConflict.ENQUEUE, OnConflict.REPLACE})
 
 
@@ -41,17 +36,21 @@ class Children:
     """Starts the children of one execution, and waits for their end."""
 
     def __init__(
-        self, execution: Execution, store: Store, runs: RunReader, jobs: Mapping[str, Job]
+        self,
+        execution: Execution,
+        store: Store,
+        runs: RunReader,
+        watcher: RunWatcher,
+        jobs: Mapping[str, Job],
     ) -> None:
         self._execution = execution
         self._store = store
         self._runs = runs
+        self._watcher = watcher
         self._jobs = jobs
         self._request_counts: Counter[str] = Counter()
         """How often this execution has started each combination of job, key and parameters."""
         self._ancestors: Sequence[Run] | None = None
-        self._waiters: dict[asyncio.Event, RunId] = {}
-        self._polled_at_s = float("-inf")
 
     async def start(
         self,
@@ -164,53 +163,4 @@ class Children:
 
     async def wait_for_end(self, run_id: RunId) -> RunRecord:
         """Wait for the end of a child, and return its record."""
-        changed = asyncio.Event()
-        with self._open_waiter(run_id, changed):
-            while True:  # Until the child ends or the wait is cancelled.
-                changed.clear()  # Before the read, so that a change during it is not missed.
-                record = await self.record(run_id)
-                if record.run.status in TERMINAL:
-                    return record
-                await self._wait_for_change(changed)
-
-    @contextmanager
-    def _open_waiter(self, run_id: RunId, changed: asyncio.Event) -> Iterator[None]:
-        if not self._waiters:
-            self._stop_listening = self._store.listen(self._on_events)
-        self._waiters[changed] = run_id
-        try:
-            yield
-        finally:
-            del self._waiters[changed]
-            if not self._waiters:
-                self._stop_listening()
-
-    def _on_events(self, events: Sequence[Event]) -> None:
-        moved = {event.run_id for event in events if event.type == EventType.STATE_CHANGED}
-        if moved:
-            for changed, run_id in self._waiters.items():
-                if run_id in moved:
-                    changed.set()
-
-    async def _wait_for_change(self, changed: asyncio.Event) -> None:
-        while not changed.is_set():  # Until the child may have ended.
-            if not await wait_until_set(changed, POLL_S):
-                await self._poll()
-
-    async def _poll(self) -> None:
-        """Read all active children once per POLL_S, and notify the waiters of those that ended.
-
-        Another process may execute the children. All waits share this query.
-        """
-        now_s = time.monotonic()
-        if now_s - self._polled_at_s < POLL_S:
-            return
-        self._polled_at_s = now_s
-        parent_id = self._execution.claimed.run_id
-        active = await retry_until_available(
-            lambda: self._runs.active_children(parent_id, limit=ACTIVE_CHILD_COUNT_MAX)
-        )
-        ended = set(self._waiters.values()) - set(active)
-        for changed, run_id in self._waiters.items():
-            if run_id in ended:
-                changed.set()
+        return await retry_until_available(lambda: self._watcher.wait_for_end(run_id))

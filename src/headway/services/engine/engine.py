@@ -98,6 +98,7 @@ class Engine:
         clock: Clock,
         jobs: Mapping[str, Job],
         *,
+        make_children: Callable[[Execution], Children],
         stop_wait_s: float,
         lease_ttl_s: float,
         life_lock: LifeLock,
@@ -115,13 +116,12 @@ class Engine:
         """
         self._store, self._reader = store, reader
         self._ids, self._clock = ids, clock
-        self._jobs = jobs
+        self._jobs, self._make_children = jobs, make_children
         self._stop_wait_s = stop_wait_s
         self._lease_ttl_s = lease_ttl_s
         self._timeouts = timeouts
         self._life_lock = life_lock
-        self._prune = prune
-        self._discover_jobs = discover_jobs
+        self._prune, self._discover_jobs = prune, discover_jobs
         self._output = output
         self._on_start = on_start
         self._claimer = Claimer(store, reader, ids, jobs, on_answer=self._on_claimed)
@@ -301,7 +301,7 @@ class Engine:
                 self._clock,
                 job,
                 execution,
-                children=lambda: Children(execution, self._store, self._reader, self._jobs),
+                children=lambda: self._make_children(execution),
                 output=self._output,
             )
         except Exception:  # A bug in headway. `_poll_all_runs` hands the run over.

@@ -233,14 +233,7 @@ class RunHandle:
 
     async def wait_for_end(self) -> RunRecord:
         """Wait without a limit until the run has ended, and return its record."""
-        with self._watcher.open_waiter(self.id) as waiter:
-            while True:  # Until the run ends.
-                waiter.begin_read()
-                record = await self.record()
-                waiter.note_seen(record.run.run_seq)
-                if record.run.status in TERMINAL:
-                    return record
-                await waiter.wait()
+        return await self._watcher.wait_for_end(self.id)
 
     async def events(self, *, after_seq: int = 0) -> AsyncIterator[Event]:
         """Yield the events of the run in order, as they occur, until it has ended."""

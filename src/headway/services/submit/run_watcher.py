@@ -1,31 +1,34 @@
-"""Wake callers that wait for changes of runs.
+"""Wait for runs: for the end of a run (`wait_for_end`), or for its next change (`open_waiter`).
 
-A caller opens a waiter for a run and repeats: `begin_read`, read the run, `note_seen` with the
-`run_seq` that was read, `wait`. Each event of a run increments its `run_seq`, so a caller that has
-seen a `run_seq` has seen every change up to it. Commits that this process observes, its own or
-through a notification of the database, notify the waiters of the run at once. Waiters that would
-miss a commit of another process are notified by a poll.
+Handles of runs and jobs that wait for their children use the same watcher, one per process. Commits
+that this process observes, its own or through a notification of the database, notify the waiters of
+the run at once. Waiters that would miss a commit of another process are notified by a poll.
 
 All waiters share one listener and one poll: 10,000 waiters cost one query per second, and a commit
-costs time only for the waiters of its own run. The poll compares the current `run_seq` with the one
-seen, so it does not wake callers without a reason. If the poll fails, it wakes all waiters, and
-each caller gets the error from its own read.
+costs time only for the waiters of its own run. Only the end of a run wakes those that wait for it,
+however many events the run has before. If the poll fails, it wakes all waiters, and each caller
+gets the error from its own read.
 
-A change may be committed while a caller reads. Such a notification arrives between `begin_read` and
-`note_seen`; it is stored and compared with the `run_seq` that was read. If the read did not contain
-the change, the next `wait` returns at once.
+A caller that follows the changes of a run repeats: `begin_read`, read the run, `note_seen` with the
+`run_seq` that was read, `wait`. Each event of a run increments its `run_seq`, so a caller that has
+seen a `run_seq` has seen every change up to it. A change may be committed while the caller reads.
+Such a notification arrives between `begin_read` and `note_seen`; it is stored and compared with the
+`run_seq` that was read. If the read did not contain the change, the next `wait` returns at once.
 """
 
 import asyncio
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Final
+from typing import Final, NamedTuple
 
-from headway.core.errors import InfrastructureError
+from headway.core.errors import InfrastructureError, RunNotFound
 from headway.core.ids import RunId
-from headway.core.run.events import Event
+from headway.core.run.events import Event, EventType
+from headway.core.run.run import RunRecord
+from headway.core.run.transitions import TERMINAL
 from headway.log import event_log
-from headway.ports.run_reader import RunReader
+from headway.ports.run_reader import RunReader, WatchedRun
 from headway.ports.store import Store
 
 POLL_S: Final = 1.0
@@ -33,7 +36,31 @@ POLL_S: Final = 1.0
 log = event_log(__name__)
 
 
-class Waiter:
+class Change(NamedTuple):
+    """What is known of a change of a run."""
+
+    run_seq: int | None
+    """The newest `run_seq` of the run, or None if it is unknown."""
+    may_have_ended: bool
+
+
+UNKNOWN_CHANGE: Final = Change(None, may_have_ended=True)
+
+
+class EndWaiter:
+    """The state of one caller that waits for the end of a run."""
+
+    __slots__ = ("ended",)
+
+    def __init__(self) -> None:
+        self.ended = asyncio.Event()
+
+    def notify(self, change: Change) -> None:
+        if change.may_have_ended:
+            self.ended.set()
+
+
+class ChangeWaiter:
     """The state of one caller that waits for changes of a run."""
 
     __slots__ = ("_changed", "_notified_seq", "_seen_seq")
@@ -58,8 +85,9 @@ class Waiter:
         """Wait until the run may have changed since the last read."""
         await self._changed.wait()
 
-    def notify(self, run_seq: int | None) -> None:
-        """Wake the caller if `run_seq` is new to it. None means that it is unknown."""
+    def notify(self, change: Change) -> None:
+        """Wake the caller unless it has seen the change."""
+        run_seq = change.run_seq
         if run_seq is None or self._seen_seq not in (None, run_seq):
             self._changed.set()
         elif self._seen_seq is None:
@@ -67,23 +95,44 @@ class Waiter:
 
 
 class RunWatcher:
-    """The waiters of all run handles of a program. Listens and polls only while there are any."""
+    """The waiters for runs in a process. Listens and polls only while there are any."""
 
     def __init__(self, store: Store, runs: RunReader) -> None:
         self._store = store
         self._runs = runs
-        self._waiters: dict[RunId, list[Waiter]] = {}
+        self._waiters: dict[RunId, list[EndWaiter | ChangeWaiter]] = {}
+
+    async def wait_for_end(self, run_id: RunId) -> RunRecord:
+        """Wait without a limit until the run has ended, and return its record.
+
+        Raise RunNotFound if the run does not exist.
+        """
+        waiter = EndWaiter()
+        with self._add(run_id, waiter):
+            while True:  # Until the run ends.
+                waiter.ended.clear()  # Before the read, so that an end during it is not missed.
+                record = await self._runs.run(run_id)
+                if record is None:
+                    raise RunNotFound(run_id)
+                if record.run.status in TERMINAL:
+                    return record
+                await waiter.ended.wait()
 
     @contextmanager
-    def open_waiter(self, run_id: RunId) -> Iterator[Waiter]:
+    def open_waiter(self, run_id: RunId) -> Iterator[ChangeWaiter]:
         """Open a waiter for changes of a run inside the block."""
+        waiter = ChangeWaiter()
+        with self._add(run_id, waiter):
+            yield waiter
+
+    @contextmanager
+    def _add(self, run_id: RunId, waiter: EndWaiter | ChangeWaiter) -> Iterator[None]:
         if not self._waiters:
             self._stop_listening = self._store.listen(self._on_events)
             self._poll_task = asyncio.create_task(self._poll())
-        waiter = Waiter()
         self._waiters.setdefault(run_id, []).append(waiter)
         try:
-            yield waiter
+            yield
         finally:
             self._waiters[run_id].remove(waiter)
             if not self._waiters[run_id]:
@@ -94,26 +143,34 @@ class RunWatcher:
 
     def _on_events(self, events: Sequence[Event]) -> None:
         for event in events:
-            if event.run_id is not None:
-                self._notify(event.run_id, event.run_seq)
+            if event.run_id is not None and event.run_id in self._waiters:
+                self._notify(event.run_id, Change(event.run_seq, may_have_ended=_is_end(event)))
 
     async def _poll(self) -> None:
-        """Read the `run_seq` of all awaited runs, because another process may execute them."""
+        """Read the state of all awaited runs, because another process may execute them."""
         while True:  # Until the last waiter is closed, which cancels this task.
             await asyncio.sleep(POLL_S)
-            run_ids, seqs = list(self._waiters), dict[RunId, int]()
+            run_ids, runs = list(self._waiters), dict[RunId, WatchedRun]()
             try:
-                seqs |= await self._runs.run_seqs(run_ids)
+                runs |= await self._runs.watched_runs(run_ids)
             except InfrastructureError as error:  # Each caller gets the error from its own read.
                 log.debug("run_poll_failed", extra={"reason": str(error)})
             except Exception:  # A bug in headway. The callers are woken and read for themselves.
                 log.exception("run_poll_crashed")
-            self._notify_all(run_ids, seqs)
+            self._notify_all(run_ids, runs)
 
-    def _notify_all(self, run_ids: Sequence[RunId], seqs: Mapping[RunId, int]) -> None:
+    def _notify_all(self, run_ids: Sequence[RunId], runs: Mapping[RunId, WatchedRun]) -> None:
         for run_id in run_ids:
-            self._notify(run_id, seqs.get(run_id))
+            change = UNKNOWN_CHANGE
+            if run_id in runs:
+                run_seq, status = runs[run_id]
+                change = Change(run_seq, may_have_ended=status in TERMINAL)
+            self._notify(run_id, change)
 
-    def _notify(self, run_id: RunId, run_seq: int | None) -> None:
+    def _notify(self, run_id: RunId, change: Change) -> None:
         for waiter in self._waiters.get(run_id, ()):
-            waiter.notify(run_seq)
+            waiter.notify(change)
+
+
+def _is_end(event: Event) -> bool:
+    return event.type == EventType.STATE_CHANGED and json.loads(event.payload)["to"] in TERMINAL

@@ -33,13 +33,14 @@ from headway.core.ids import InstanceId, Instant, Key, LaneName, RunId
 from headway.core.run.explain import Situation
 from headway.core.run.run import RUN_DOCUMENTS, Run, RunRecord
 from headway.core.run.status import RunStatus
-from headway.ports.run_reader import HeldRun, LaneCounts, RunFilter, Snapshot
+from headway.ports.run_reader import HeldRun, LaneCounts, RunFilter, Snapshot, WatchedRun
 
 # Lists leave out the traceback, which is long and only shown for a single run.
 RECORD_COLUMNS: Final = [*RUN_COLUMNS, *(runs.c[name] for name in RUN_DOCUMENTS)]
 _RECORDS: Final = sa.select(*RECORD_COLUMNS)
 _RECORD: Final = sa.select(*RECORD_COLUMNS, runs.c.traceback)
 _STATES: Final = sa.select(*RUN_COLUMNS)
+_WATCHED_RUNS: Final = sa.select(runs.c.id, runs.c.run_seq, runs.c.status)
 _HELD_RUNS: Final = sa.select(*(runs.c[name] for name in HeldRun._fields))
 # These use the two indexes that contain active runs only. They compare with a value instead of
 # IS NOT NULL, and sort by an expression. Otherwise SQLite would read a million ended runs in the
@@ -183,9 +184,9 @@ class SqlRunReader:
         )
         return [_to_held_run(row) for row in rows]
 
-    async def run_seqs(self, run_ids: Collection[RunId]) -> Mapping[RunId, int]:
-        rows = await self._fetch_by_ids(run_ids, sa.select(runs.c.id, runs.c.run_seq))
-        return {RunId(row.id): row.run_seq for row in rows}
+    async def watched_runs(self, run_ids: Collection[RunId]) -> Mapping[RunId, WatchedRun]:
+        rows = await self._fetch_by_ids(run_ids, _WATCHED_RUNS)
+        return {RunId(row.id): WatchedRun(row.run_seq, RunStatus(row.status)) for row in rows}
 
     async def ancestors(self, run_id: RunId, *, limit: int) -> Sequence[Run]:
         async def read(connection: AsyncConnection) -> Sequence[Run]:
@@ -205,10 +206,6 @@ class SqlRunReader:
     async def children_to_cancel(self, parent_id: RunId, *, limit: int) -> Sequence[RunId]:
         is_cancelling = runs.c.status == RunStatus.CANCELLING.value
         query = _CHILDREN.where(runs.c.child_of == parent_id, ~is_cancelling).limit(limit)
-        return [run_id for (run_id,) in await self._database.fetch_rows(query)]
-
-    async def active_children(self, parent_id: RunId, *, limit: int) -> Sequence[RunId]:
-        query = _CHILDREN.where(runs.c.child_of == parent_id).limit(limit)
         return [run_id for (run_id,) in await self._database.fetch_rows(query)]
 
     async def queued_runs(
