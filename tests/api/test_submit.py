@@ -12,7 +12,7 @@ from headway.api.http.origin import Origins
 from headway.api.http.request_guard import GuardMiddleware
 from headway.api.routes.event_routes import encode_event
 from headway.api.routes.metrics import Metrics
-from headway.api.routes.submit_fast_path import SubmitFastPath
+from headway.api.routes.submit_routes import SubmitFastPath
 from headway.app import Headway
 from headway.cli.client.in_process import LocalTransport
 from headway.services.upkeep.event_feed import EventFeed

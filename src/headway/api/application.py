@@ -26,7 +26,7 @@ from headway.api.routes.metrics import Metrics, metrics_router
 from headway.api.routes.run_routes import runs_router
 from headway.api.routes.schedule_routes import schedules_router
 from headway.api.routes.session import session_router
-from headway.api.routes.submit_fast_path import SubmitFastPath
+from headway.api.routes.submit_routes import SubmitFastPath
 from headway.api.routes.task_routes import tasks_router
 from headway.api.routes.v1_routes import wire_v1_router
 from headway.api.web_page import add_page

@@ -16,13 +16,11 @@ from headway.api.http.cursor import (
 )
 from headway.api.http.request import Actor
 from headway.api.http.responses import (
-    LOCATION_HEADER,
     json_response,
     problem_responses,
-    success_response,
 )
 from headway.api.http.strict import StrictRoute
-from headway.api.routes.submit_fast_path import IdempotencyKey, submit_request
+from headway.api.routes.submit_routes import RUNS_PATH, IdempotencyKey, add_submit_route
 from headway.api.wire.api_models import (
     CancelBody,
     CancelView,
@@ -33,8 +31,6 @@ from headway.api.wire.api_models import (
     Name,
     RunDetails,
     RunPage,
-    RunView,
-    SubmitBody,
 )
 from headway.api.wire.views import explanation_view, file_view, message_view, run_details, run_view
 from headway.core.command.run.cancel import CancelResult
@@ -61,30 +57,9 @@ RunIdQuery = Annotated[
 RunPageLimit = Annotated[int, Query(ge=1, le=RUN_PAGE_ITEM_COUNT_MAX)]
 
 
-_SUBMIT_RESPONSES: Final = {
-    **success_response(RunView, LOCATION_HEADER, status=201),
-    **problem_responses(404, 409, 412, 429),
-}
-
-
 def runs_router(api: HeadwayApi) -> APIRouter:
-    router = APIRouter(prefix="/api/runs", tags=["runs"], route_class=StrictRoute)
-
-    @router.post(
-        "",
-        status_code=201,
-        response_class=Response,
-        responses=_SUBMIT_RESPONSES,
-    )
-    async def submit(
-        body: SubmitBody, by: Actor, idempotency_key: IdempotencyKey = None
-    ) -> Response:
-        """Submit a run. After 201 the run is stored durably.
-
-        409 contains the active run of the key. Repeated requests with the same Idempotency-Key
-        return the same run.
-        """
-        return await submit_request(api, body, idempotency_key, by)
+    router = APIRouter(prefix=RUNS_PATH, tags=["runs"], route_class=StrictRoute)
+    add_submit_route(router, api)
 
     @router.get(
         "", response_class=Response, responses={200: {"model": RunPage}, **problem_responses()}

@@ -14,7 +14,7 @@ from headway.api.http.responses import (
     success_response,
 )
 from headway.api.http.strict import StrictRoute
-from headway.api.routes.submit_fast_path import IdempotencyKey, accepted_response
+from headway.api.routes.submit_routes import IdempotencyKey, accepted_response
 from headway.api.wire.api_models import RunView, ScheduleBody, ScheduleList, ScheduleView
 from headway.api.wire.path_names import SCHEDULE_PATH, NamePath
 from headway.api.wire.views import schedule_view, to_json_array

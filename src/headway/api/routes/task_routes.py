@@ -23,7 +23,7 @@ from headway.api.http.responses import (
 )
 from headway.api.http.strict import StrictRoute
 from headway.api.routes.run_routes import cancel_run
-from headway.api.routes.submit_fast_path import IdempotencyKey
+from headway.api.routes.submit_routes import IdempotencyKey
 from headway.api.wire.api_models import CancelBody, Name, Seconds
 from headway.api.wire.flow_bodies import (
     ApproveBody,

@@ -1,22 +1,29 @@
-"""A fast path for `POST /api/runs`, the most frequent call, in front of the router.
+"""`POST /api/runs`: submit a run. Both ways to it are here, and both call `submit_request`.
 
-The call also has a regular route, for the OpenAPI document, which uses the same functions. FastAPI
-takes longer to find a route and resolve its parameters than headway takes to accept a run.
+`SubmitFastPath` answers the requests. It stands in front of the router, because this is the most
+frequent call, and FastAPI takes longer to find a route and resolve its parameters than headway
+takes to accept a run. `add_submit_route` declares the same call for the OpenAPI document; behind
+the fast path no request reaches it.
 """
 
 from typing import Annotated, Any, Final
 
-from fastapi import Header, Response
+from fastapi import APIRouter, Header, Response
 from pydantic import TypeAdapter, ValidationError
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from headway.api.headway_api import HeadwayApi
 from headway.api.http.problem import invalid_request
-from headway.api.http.request import get_actor
-from headway.api.http.responses import json_response
+from headway.api.http.request import Actor, get_actor
+from headway.api.http.responses import (
+    LOCATION_HEADER,
+    json_response,
+    problem_responses,
+    success_response,
+)
 from headway.api.http.strict import check_query, parse_strict_json
 from headway.api.routes.metrics import PATH_TEMPLATE_KEY
-from headway.api.wire.api_models import Name, SubmitBody
+from headway.api.wire.api_models import Name, RunView, SubmitBody
 from headway.api.wire.views import run_view
 from headway.core.duration import UNSET
 from headway.ports.write_tracker import begin_tracking
@@ -47,6 +54,29 @@ async def accepted_response(handle: RunHandle) -> Response:
     """Return 201 with the run. It is read again only if it was not just accepted."""
     text = run_view(handle.accepted_record or await handle.record())
     return json_response(text, status=201, location=f"{RUNS_PATH}/{handle.id}")
+
+
+def add_submit_route(router: APIRouter, api: HeadwayApi) -> None:
+    """Declare the call in the router of RUNS_PATH, for the OpenAPI document."""
+
+    @router.post(
+        "",
+        status_code=201,
+        response_class=Response,
+        responses={
+            **success_response(RunView, LOCATION_HEADER, status=201),
+            **problem_responses(404, 409, 412, 429),
+        },
+    )
+    async def submit(
+        body: SubmitBody, by: Actor, idempotency_key: IdempotencyKey = None
+    ) -> Response:
+        """Submit a run. After 201 the run is stored durably.
+
+        409 contains the active run of the key. Repeated requests with the same Idempotency-Key
+        return the same run.
+        """
+        return await submit_request(api, body, idempotency_key, by)
 
 
 class SubmitFastPath:
