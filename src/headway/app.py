@@ -22,7 +22,6 @@ from headway.bootstrap import (
     wait_for_stop_signal,
     worker_client_factory,
 )
-from headway.core.command.run.submit import Submit
 from headway.core.duration import UNSET, TimeLimit, check_seconds
 from headway.core.errors import InvalidInput, RunNotFound
 from headway.core.ids import LaneName, RunId
@@ -40,7 +39,6 @@ from headway.services.engine.hint_relay import HintRelay
 from headway.services.flow.flows import Flows
 from headway.services.flow.workers import Workers
 from headway.services.submit.active_runs import ActiveRuns
-from headway.services.submit.admit import submit_run
 from headway.services.submit.job import (
     Backoff,
     Job,
@@ -49,16 +47,16 @@ from headway.services.submit.job import (
     find_job,
     is_internal_job,
 )
-from headway.services.submit.lane_control import JobLanes, LaneSettings
+from headway.services.submit.lane_control import LaneSettings
 from headway.services.submit.run_handle import RunHandle
 from headway.services.submit.run_watcher import RunWatcher
 from headway.services.submit.saved_keys import Keys
-from headway.services.submit.submission import build_submission
+from headway.services.submit.submitter import Submitter
 from headway.services.upkeep.configuration import ReloadResult, configure_lanes, reload_on_signal
 from headway.services.upkeep.examination import Examination, run_doctor
 from headway.services.upkeep.mirror import Mirror
 from headway.services.upkeep.pruner import Pruner, Retention
-from headway.services.upkeep.scheduler import Scheduler, add_schedule
+from headway.services.upkeep.scheduler import Scheduler, add_schedule, find_schedule
 from headway.settings import Settings, check_lane_limits, load_settings
 
 F = TypeVar("F", bound=JobFunction)
@@ -129,7 +127,7 @@ class Headway:
         self._engine: Engine | None = None
         self.hint_relay: HintRelay | None = None
         """Exchanges hints with other instances. None without Redis, and before `async with`."""
-        self.flows = Flows(self._ids, self._jobs, self.run)
+        self.flows = Flows(self._ids, self._jobs)
         """Flows: publish their definitions, start tasks of them, and control the tasks."""
 
     @overload
@@ -360,12 +358,9 @@ class Headway:
         if the key has files of earlier runs and `on_existing_output` is not set; it can be
         `replace`, `archive` or `delete`.
         """
-        store, registered = self.store, find_job(self._jobs, job)
-        await self._job_lanes.propose_limits([registered])
-        submission = await build_submission(
-            registered,
-            store.runs,
-            self._ids.run_id(),
+        _ = self.store  # Raises outside `async with`.
+        return await self._submitter.submit_run(
+            job,
             key=key,
             params=params,
             mode=mode,
@@ -377,13 +372,14 @@ class Headway:
             idempotency_key=idempotency_key,
             by=by,
         )
-        return await self.submit_command(submission)
 
-    async def submit_command(self, submission: Submit) -> RunHandle:
-        """Submit a command that the caller has built, as the HTTP API does."""
-        store = self.store
-        return await submit_run(
-            store, submission, runs=store.runs, events=store.events, watcher=self._watcher
+    async def start_schedule(
+        self, name: str, *, idempotency_key: str | None = None, by: str = ""
+    ) -> RunHandle:
+        """Start the run of a registered schedule now. Its next fire time does not change."""
+        _ = self.store  # Raises outside `async with`.
+        return await self._submitter.submit_schedule(
+            find_schedule(self._schedules, name), idempotency_key=idempotency_key, by=by
         )
 
     async def start(
@@ -420,11 +416,9 @@ class Headway:
             store = self._store = await open_store(self._urls, durability=self._durability)
             opened.push_async_callback(self._close)
             self._watcher = RunWatcher(store, store.runs)
-            self._job_lanes = JobLanes(store)
+            self._submitter = Submitter(store, store.runs, self._ids, self._jobs, self.run)
             clock = self._clock or SystemClock()
-            opened.push_async_callback(self.flows.close)
-            services = build_flow_services(store, clock, self.flows.functions, self._make_client)
-            await self.flows.open(services)
+            await self._open_flows(opened, clock)
             yield self
 
     async def __aenter__(self) -> Self:
@@ -435,7 +429,7 @@ class Headway:
             opened.push_async_callback(self._close)
             store, clock = self._store, self._clock or SystemClock()
             self._watcher = RunWatcher(store, store.runs)
-            self._job_lanes = JobLanes(store)
+            self._submitter = Submitter(store, store.runs, self._ids, self._jobs, self.run)
             await self._apply_lane_limits(store)
             life_lock = build_life_lock(self._urls, store)
             opened.callback(life_lock.release)
@@ -448,14 +442,12 @@ class Headway:
             hint_relay = self.hint_relay = await opened.enter_async_context(
                 open_hint_relay(self._redis_url, store, lease_ttl_s=self._lease_ttl_s)
             )
-            services = build_flow_services(store, clock, self.flows.functions, self._make_client)
-            opened.push_async_callback(self.flows.close)
-            await self.flows.open(services)
+            await self._open_flows(opened, clock)
             pruner = Pruner(store, store.runs, store.events, store.workers, self._retention)
             self._engine = Engine(
                 *(store, store.runs, self._ids, clock, self._jobs),
                 make_children=lambda execution: Children(
-                    execution, store, store.runs, self._watcher, self._jobs
+                    execution, self._submitter, store.runs, self._watcher
                 ),
                 stop_wait_s=self._stop_wait_s,
                 lease_ttl_s=self._lease_ttl_s,
@@ -475,10 +467,16 @@ class Headway:
             self._exit_stack = opened.pop_all()
         return self
 
+    async def _open_flows(self, opened: AsyncExitStack, clock: Clock) -> None:
+        functions, client = self.flows.functions, self._make_client
+        services = build_flow_services(self.store, clock, functions, client, self._submitter)
+        opened.push_async_callback(self.flows.close)
+        await self.flows.open(services)
+
     async def _apply_lane_limits(self, store: SqlStore) -> None:
         """Apply the configured limits of lanes, which override those that jobs propose."""
         await configure_lanes(store, self._configured_lanes(self._settings))
-        await self._job_lanes.propose_limits(self._jobs.values())
+        await self._submitter.job_lanes.propose_limits(self._jobs.values())
 
     async def __aexit__(
         self,

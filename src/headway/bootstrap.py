@@ -33,6 +33,7 @@ from headway.services.flow.driver import FlowServices
 from headway.services.flow.flow_clock import FlowClock
 from headway.services.flow.functions import Functions
 from headway.services.flow.workers import Workers
+from headway.services.submit.submitter import Submitter
 
 __all__ = [
     "AcceptedPrimary",
@@ -104,6 +105,7 @@ def build_flow_services(
     clock: Clock,
     functions: Functions,
     make_client: Callable[[], WorkerClient],
+    submitter: Submitter,
 ) -> FlowServices:
     """Return the services that drivers of flow tasks use."""
     flow_clock = FlowClock(clock)
@@ -113,6 +115,7 @@ def build_flow_services(
         flow_reader=store.flows,
         clock=flow_clock,
         definitions=DefinitionCache(store.flows),
+        submitter=submitter,
         functions=functions,
         workers=Workers(store, store.workers, flow_clock, make_client=make_client),
     )

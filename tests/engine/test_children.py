@@ -17,7 +17,7 @@ from headway import (
 )
 from headway.core.command.run.child import CHILD_DEPTH_MAX
 from headway.core.run.explain import Gate
-from headway.services.context import child_runs as children
+from headway.services.submit import submitter
 from headway.services.submit.job import Backoff
 from tests.engine.scenes import records_of
 
@@ -261,7 +261,7 @@ async def test_a_child_that_could_never_start_is_refused_with_a_reason(url: str)
 
 @pytest.mark.proves("I19")
 async def test_too_many_children_are_refused(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(children, "ACTIVE_CHILD_COUNT_MAX", 2)
+    monkeypatch.setattr(submitter, "ACTIVE_CHILD_COUNT_MAX", 2)
     hw = Headway(url)
 
     @hw.job()

@@ -71,6 +71,25 @@ async def test_a_job_registered_after_the_start_has_its_limit_before_its_first_r
 
 
 @pytest.mark.proves("I5")
+async def test_a_job_registered_after_the_start_has_its_limit_before_its_first_child(
+    url: str,
+) -> None:
+    hw = Headway(url)
+
+    @hw.job()
+    async def parent(ctx: RunContext) -> None:
+        await ctx.call("late")
+
+    async with hw:
+
+        @hw.job(concurrency=7)
+        async def late(ctx: RunContext) -> None: ...
+
+        await (await hw.start("parent")).result()
+        assert await limit_of(hw, "job:late") == 7
+
+
+@pytest.mark.proves("I5")
 async def test_runs_of_a_schedule_use_the_lane_of_their_job(url: str) -> None:
     hw = headway_with_limit(url, 2)
 

@@ -9,7 +9,6 @@ import pytest
 
 from headway import Headway, RunContext
 from headway.core.errors import RunNotFound
-from headway.services.submit.submission import build_submission
 
 pytestmark = [pytest.mark.backend("sqlite"), pytest.mark.proves("R9.2")]
 
@@ -31,34 +30,12 @@ ALWAYS: Final = {
 """Members that work before Headway is open; `schedule` and `without_engine` only then."""
 
 
-async def _submit_command(hw: Headway) -> Any:
-    unset: dict[str, Any] = dict.fromkeys(
-        (
-            "key",
-            "params",
-            "lane",
-            "timeout_s",
-            "queue_timeout_s",
-            "on_existing_output",
-            "idempotency_key",
-        )
-    )
-    job, run_id = hw.jobs["echo"], hw.ids.run_id()
-    runs = hw.store.runs
-    return await hw.submit_command(
-        await build_submission(
-            job, runs, run_id, mode="start", on_conflict="reject", by="", **unset
-        )
-    )
-
-
 async def _explain(hw: Headway) -> Any:
     return await hw.explain((await hw.start("echo")).id)
 
 
 CALLS: Final[dict[str, Callable[[Headway], Any]]] = {
     "active": lambda hw: hw.active.wait_for_end("unknown", 0.1),
-    "submit_command": _submit_command,
     "continue_": lambda hw: hw.continue_("echo", key="ann"),
     "doctor": lambda hw: hw.doctor(),
     "explain": _explain,
@@ -77,6 +54,7 @@ CALLS: Final[dict[str, Callable[[Headway], Any]]] = {
     "schedules": lambda hw: hw.schedules,
     "schema": lambda hw: hw.schema("echo"),
     "start": lambda hw: hw.start("echo"),
+    "start_schedule": lambda hw: hw.start_schedule("echo"),
     "store": lambda hw: hw.store.runs.lanes(),
     "submit": lambda hw: hw.submit("echo"),
     "timeouts": lambda hw: hw.timeouts,
@@ -123,6 +101,7 @@ def a_headway(url: str) -> Headway:
     async def echo(ctx: RunContext) -> str:
         return ctx.key
 
+    hw.schedule("0 0 1 1 *", job=echo)
     return hw
 
 

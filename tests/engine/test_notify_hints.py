@@ -19,7 +19,6 @@ from headway.core.run.events import Event
 from headway.core.run.status import RunStatus
 from headway.services.engine import claimer, engine
 from headway.services.submit import run_watcher
-from headway.services.submit.admit import admit
 from headway.services.submit.run_handle import RunHandle
 from headway.services.submit.run_watcher import RunWatcher
 from tests.contract.backends import open_database
@@ -80,7 +79,7 @@ def headway_with_jobs(url: str) -> Headway:
 async def submit(store: SqlStore, job: str, *, lane: LaneName = MAIN_LANE) -> RunHandle:
     """Submit a run like a process that has not registered the job."""
     run_id = RunId(f"{job}-{asyncio.get_running_loop().time()}")
-    await admit(store, Submit(run_id=run_id, key=Key(run_id), job=job, lane=lane))
+    await store.apply(Submit(run_id=run_id, key=Key(run_id), job=job, lane=lane))
     watcher = RunWatcher(store, store.runs)
     return RunHandle(run_id, store=store, runs=store.runs, events=store.events, watcher=watcher)
 

@@ -20,7 +20,6 @@ from headway.core.ids import Key, RunId
 from headway.core.run.run import DEATH_COUNT_MAX, Run
 from headway.core.run.status import RunStatus
 from headway.services.engine.sweep import sweep
-from headway.services.submit.admit import admit
 from tests.engine.holder import LEASE_S, Holder
 from tests.engine.scenes import open_bare_store
 
@@ -57,7 +56,7 @@ def a_holder(database_url: str) -> Iterator[Callable[[], Holder]]:
 @pytest.fixture
 async def holder(store: SqlStore, a_holder: Callable[[], Holder]) -> Holder:
     """Return a process that has started the run."""
-    await admit(store, Submit(run_id=RUN_ID, key=Key("ann"), job="hold"))
+    await store.apply(Submit(run_id=RUN_ID, key=Key("ann"), job="hold"))
     return await a_holder().wait_until_holding()
 
 

@@ -259,3 +259,22 @@ async def test_a_schedule_must_be_registered_before_the_start(url: str) -> None:
     async with hw:
         with pytest.raises(RuntimeError, match="before `async with`"):
             hw.schedule("* * * * *", job="mirror", name="late")
+
+
+@pytest.mark.proves("I6")
+async def test_the_run_of_a_schedule_can_be_started_at_once(url: str) -> None:
+    hw = Headway(url)
+
+    @hw.job(timeout_s=7)
+    async def tidy(ctx: RunContext, depth: int) -> int:
+        return depth
+
+    hw.schedule("0 0 1 1 *", job=tidy, name="nightly", params={"depth": 3})
+    async with hw:
+        run = await hw.start_schedule("nightly", idempotency_key="once", by="ann")
+        assert (await hw.start_schedule("nightly", idempotency_key="once")).id == run.id
+        assert await run.result() == 3
+        state = (await run.record()).run
+        assert (state.key, state.lane, state.timeout_us) == ("nightly", "cron", 7 * SECOND_US)
+        with pytest.raises(InvalidInput, match="schedule: 'nightli' is not registered"):
+            await hw.start_schedule("nightli")

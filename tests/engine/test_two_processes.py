@@ -15,7 +15,6 @@ from headway import Headway
 from headway.core.command.run.submit import Submit
 from headway.core.ids import Key, RunId
 from headway.core.run.admission import OnConflict
-from headway.services.submit.admit import admit
 from tests.cli.command import environment
 from tests.engine.worker import headway_with_jobs
 
@@ -76,7 +75,9 @@ async def test_runs_of_a_key_keep_their_order_across_two_processes(shared: Share
             for job in jobs
         ]
         # `start` would accept only the jobs of this process.
-        run_ids = [await admit(hw.store, submission) for submission in submissions]
+        for submission in submissions:
+            await hw.store.apply(submission)
+        run_ids = [submission.run_id for submission in submissions]
         pids = [await hw.run(run_id).result() for run_id in run_ids]
     assert pids == [os.getpid() if job == "here" else shared.worker.pid for job in jobs]
     assert shared.ledger_lines(run_ids) == [list(pair) for pair in zip(jobs, run_ids, strict=True)]

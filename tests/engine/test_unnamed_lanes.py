@@ -14,7 +14,6 @@ from headway.core.errors import DatabaseUnavailable
 from headway.core.ids import Key, LaneName, RunId
 from headway.services.engine import claimer
 from headway.services.submit import run_watcher
-from headway.services.submit.admit import admit
 from tests.engine.scenes import open_bare_store
 
 pytestmark = pytest.mark.backend("sqlite")
@@ -77,10 +76,10 @@ async def test_an_unnamed_lane_is_polled_after_its_first_run(
             Submit(run_id=RunId(key), key=Key(key), job="work", lane=LaneName("aside"))
             for key in ("ann", "ben")
         )
-        await admit(elsewhere, first)
+        await elsewhere.apply(first)
         async with headway_with_job(url) as hw:
             await hw.run(first.run_id).result()
-            await admit(elsewhere, second)
+            await elsewhere.apply(second)
             await hw.run(second.run_id).result()
 
 

@@ -25,7 +25,6 @@ from headway.core.errors import InterruptNotOpen, MessageRefused
 from headway.core.ids import MAIN_LANE, Instant, Key, RunId
 from headway.core.run.events import EventType
 from headway.core.run.status import RunStatus
-from headway.services.submit.admit import admit
 from tests.servers import start_redis, start_redis_cluster
 from tests.torture.claims import Size, Step
 from tests.torture.crowd import Crowd, crowd
@@ -82,7 +81,7 @@ class Talk:
     async def _begun(self, kind: str) -> RunHandle:
         run_id = RunId(str(uuid4()))
         store = self.hw.store
-        await admit(store, Submit(run_id=run_id, key=Key(run_id), job=kind))
+        await store.apply(Submit(run_id=run_id, key=Key(run_id), job=kind))
         run = self.hw.run(run_id)
         self.findings.runs += 1
         while not await _is_ready(kind, run):  # noqa: ASYNC110 - It runs in another process.

@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from typing import Any, Protocol
 
-from headway.core.command.run.submit import Submit
 from headway.core.duration import UNSET, TimeLimit
 from headway.core.run.admission import OnConflict
 from headway.core.run.explain import Explanation
@@ -13,7 +12,6 @@ from headway.core.timeouts import Timeouts
 from headway.ports.board_reader import BoardReader
 from headway.ports.event_reader import EventReader
 from headway.ports.file_reader import FileReader
-from headway.ports.id_source import IdSource
 from headway.ports.run_reader import RunReader
 from headway.ports.store import Store
 from headway.services.flow.flows import Flows
@@ -70,9 +68,6 @@ class HeadwayApi(Protocol):
     def timeouts(self) -> Timeouts: ...
 
     @property
-    def ids(self) -> IdSource: ...
-
-    @property
     def jobs(self) -> Mapping[str, Job]: ...
 
     @property
@@ -89,7 +84,9 @@ class HeadwayApi(Protocol):
 
     def run(self, run_id: str) -> RunHandle: ...
 
-    async def submit_command(self, submission: Submit) -> RunHandle: ...
+    async def start_schedule(
+        self, name: str, *, idempotency_key: str | None = None, by: str = ""
+    ) -> RunHandle: ...
 
     async def explain(self, run_id: str) -> Explanation: ...
 

@@ -13,7 +13,6 @@ from headway.core.command.run.submit import Submit
 from headway.core.document import encode_document
 from headway.core.ids import Key, RunId
 from headway.process.dedicated import run_process
-from headway.services.submit.admit import admit
 from tests.bench.engine.opened import opened_engine, resume, submit_many, until_all_ended
 from tests.bench.engine.order import Answer, Order, Work, as_argument, give_answer, received_order
 from tests.bench.engine.ours_at_rest import sleep_together, start_up, stay, wait_idly
@@ -119,7 +118,7 @@ async def submit_when_told(order: Order) -> None:
         run_id = RunId(f"apart-{line.strip()}")
         params = encode_document({"number": int(line)}, field="params")
         print(time.perf_counter(), flush=True)
-        await admit(store, Submit(run_id=run_id, key=Key(run_id), job="job", params=params))
+        await store.apply(Submit(run_id=run_id, key=Key(run_id), job="job", params=params))
 
 
 CARRIED_OUT: Final[Mapping[Work, Callable[[Order], Awaitable[Answer]]]] = {

@@ -18,13 +18,10 @@ from headway.api.routes.submit_routes import IdempotencyKey, accepted_response
 from headway.api.wire.api_models import RunView, ScheduleBody, ScheduleList, ScheduleView
 from headway.api.wire.path_names import SCHEDULE_PATH, NamePath
 from headway.api.wire.views import schedule_view, to_json_array
-from headway.core.command.admin.schedules import PauseSchedule, make_submission
+from headway.core.command.admin.schedules import PauseSchedule
 from headway.core.command.protocol import RevisionMismatch
-from headway.core.command.run.idempotency import make_fingerprint
 from headway.core.errors import RevisionConflict
-from headway.core.run.run import OnExistingOutput
 from headway.core.schedule import Schedule
-from headway.trace import current_trace
 
 
 def schedules_router(api: HeadwayApi) -> APIRouter:
@@ -83,16 +80,8 @@ def _add_control_routes(router: APIRouter, api: HeadwayApi) -> None:
     ) -> Response:
         """Start the run of a schedule now. The next fire time does not change."""
         schedule = _get_schedule(api, name)
-        submission = make_submission(
-            schedule,
-            api.ids.run_id(),
-            on_existing_output=OnExistingOutput.ASK,
-            idempotency_key=idempotency_key,
-            fingerprint=make_fingerprint("schedule", schedule.name),
-            by=by,
-            traceparent=current_trace(),
-        )
-        return await accepted_response(await api.submit_command(submission))
+        handle = await api.start_schedule(schedule.name, idempotency_key=idempotency_key, by=by)
+        return await accepted_response(handle)
 
 
 def _get_schedule(api: HeadwayApi, name: str) -> Schedule:

@@ -8,31 +8,20 @@ from functools import partial
 from typing import Final
 
 from headway.core.command.flow.load_task import ReadTaskUpdates
-from headway.core.command.flow.publish import FlowStart, StartFlowChild
-from headway.core.command.run.child import (
-    CHILD_DEPTH_MAX,
-    ChildFound,
-    ChildMismatch,
-    ParentNotRunning,
-    TooManyChildren,
-    make_child_id,
-)
-from headway.core.command.run.child import StartChild as StartRun
-from headway.core.command.run.submit import Accepted, Submit
-from headway.core.document import encode_document
-from headway.core.errors import Error, FlowNotFound, InvalidInput
+from headway.core.command.flow.publish import FlowStart
+from headway.core.command.run.child import CHILD_DEPTH_MAX, make_child_id
+from headway.core.errors import ConflictError, FlowNotFound, InvalidInput, LaneFull, RunNotActive
 from headway.core.flow.engine.effects import CallFlow, CancelCall, Effect
 from headway.core.flow.engine.inputs import Answered, Failed
-from headway.core.flow.engine.records import FLOW_JOB, EndedChild
-from headway.core.ids import FLOW_LANE, Key, RunId
+from headway.core.flow.engine.records import EndedChild
+from headway.core.ids import RunId
 from headway.core.run.run import Claim
 from headway.core.run.status import RunStatus
 from headway.ports.run_reader import RunReader
 from headway.ports.store import Store
 from headway.services.flow.definition_cache import DefinitionCache
 from headway.services.retrying import retry_until_available
-from headway.services.submit.admit import run_id_or_raise
-from headway.trace import current_trace
+from headway.services.submit.submitter import Submitter
 
 FIRST_ATTEMPT: Final = 1
 """The attempt in the ids of children. A task has no attempts of its own; its nodes have."""
@@ -45,6 +34,7 @@ class ChildTasks:
         store: Store,
         runs: RunReader,
         definitions: DefinitionCache,
+        submitter: Submitter,
         *,
         is_child: bool,
     ) -> None:
@@ -52,6 +42,7 @@ class ChildTasks:
         self._store = store
         self._run_reader = runs
         self._definitions = definitions
+        self._submitter = submitter
         self._depth = None if is_child else 0
         self._depth_lock = asyncio.Lock()
         self.open_child_ids: dict[str, RunId] = {}
@@ -115,26 +106,22 @@ class ChildTasks:
     async def _start(self, call: CallFlow, versions: Mapping[str, int]) -> Failed | None:
         try:
             start = await self._build_start(call, versions)
+            await self._submitter.submit_child_task(
+                self._claim,
+                start,
+                call.params,
+                attempt=FIRST_ATTEMPT,
+                step=_step_name(call.call_id),
+            )
+        except RunNotActive:  # The engine shortly stops this execution.
+            return None
         except (FlowNotFound, InvalidInput) as error:
             return Failed(call.call_id, str(error))
-        answer = await retry_until_available(lambda: self._store.apply(start))
-        match answer:
-            # The engine shortly stops the execution of a parent that is not running.
-            case Accepted() | ChildFound() | ParentNotRunning():
-                return None
-            case ChildMismatch():
-                raise AssertionError(answer)
-            case TooManyChildren(active_count_max):
-                problem = f"child_refused: the task has {active_count_max:,} active children"
-                return Failed(call.call_id, problem)
-            case _:
-                try:
-                    run_id_or_raise(start.child.submission, answer)
-                except Error as error:
-                    return Failed(call.call_id, f"child_refused: {error}")
-                return None
+        except (ConflictError, LaneFull) as error:
+            return Failed(call.call_id, f"child_refused: {error}")
+        return None
 
-    async def _build_start(self, call: CallFlow, versions: Mapping[str, int]) -> StartFlowChild:
+    async def _build_start(self, call: CallFlow, versions: Mapping[str, int]) -> FlowStart:
         if await self._read_depth() >= CHILD_DEPTH_MAX:
             problem = f"the task is nested {CHILD_DEPTH_MAX} levels deep, which is the limit"
             raise InvalidInput("child_refused", problem)
@@ -143,24 +130,7 @@ class ChildTasks:
         if version is None:
             raise FlowNotFound(name)
         flow = await retry_until_available(lambda: self._definitions.flow(name, version))
-        run_id = self._child_id(call.call_id)
-        submission = Submit(
-            run_id=run_id,
-            key=Key(run_id),
-            job=FLOW_JOB,
-            lane=FLOW_LANE,
-            params=encode_document(dict(call.params), field="params"),
-            parent_id=self._claim.run_id,
-            traceparent=current_trace(),
-        )
-        child = StartRun(
-            claim=self._claim,
-            attempt=FIRST_ATTEMPT,
-            step=_step_name(call.call_id),
-            submission=submission,
-        )
-        start = FlowStart(flow=name, version=version, node=flow.start)
-        return StartFlowChild(child=child, start=start)
+        return FlowStart(flow=name, version=version, node=flow.start)
 
     async def _read_depth(self) -> int:
         """Return how many ancestors the task has. A task without a parent needs no query."""

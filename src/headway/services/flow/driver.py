@@ -47,6 +47,7 @@ from headway.services.flow.waiting_nodes import ALWAYS_PARKED, wait_reason
 from headway.services.flow.workers import Workers
 from headway.services.refused_writes import WriteRefusals
 from headway.services.retrying import RETRY_S, retry_until_available
+from headway.services.submit.submitter import Submitter
 
 PARK_WAIT_US_MIN: Final = SECOND_US
 """A task that waits for less does not park: parking and a new claim cost more."""
@@ -67,6 +68,7 @@ class FlowServices:
     flow_reader: FlowReader
     clock: FlowClock
     definitions: DefinitionCache
+    submitter: Submitter
     functions: Functions
     workers: Workers
 
@@ -98,6 +100,7 @@ class TaskDriver:
             services.store,
             services.run_reader,
             services.definitions,
+            services.submitter,
             is_child=bool(checkpoint.get("parent_id")),
         )
         self._calls = Calls(

@@ -4,12 +4,10 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar, overload
 
-from headway.core.command.flow.publish import FlowStart, StartFlow
+from headway.core.command.flow.publish import FlowStart
 from headway.core.command.flow.shared_state import AlreadyAnswered, PostSignal, SharedStateFull
-from headway.core.command.run.idempotency import make_fingerprint
 from headway.core.command.run.inbox import InboxFull, NotActive
-from headway.core.command.run.submit import Submit
-from headway.core.document import BYTE_COUNT_MAX, check_name, encode_document, parse_enum
+from headway.core.document import BYTE_COUNT_MAX, encode_document, parse_enum
 from headway.core.errors import (
     ApprovalNotOpen,
     InboxOverflow,
@@ -20,16 +18,15 @@ from headway.core.errors import (
     TooLarge,
 )
 from headway.core.flow.engine.inputs import check_signal_key
-from headway.core.flow.engine.records import FLOW_JOB, encode_json, to_run_id
+from headway.core.flow.engine.records import encode_json, to_run_id
 from headway.core.flow.engine.state import NodeRun
 from headway.core.flow.engine.step import create_state
 from headway.core.flow.engine.stored_state import to_cursor
-from headway.core.ids import FLOW_LANE, Instant, Key, LaneName, RunId
+from headway.core.ids import Instant, RunId
 from headway.core.run.admission import TASK_POLICIES, OnConflict
 from headway.core.run.explain import Explanation
 from headway.core.run.status import RunStatus
 from headway.ports.flow_reader import FlowTask, TaskFilter
-from headway.ports.id_source import IdSource
 from headway.services.flow.catalog import FlowCatalog
 from headway.services.flow.driver import FlowServices
 from headway.services.flow.explain_task import explain_task
@@ -42,10 +39,7 @@ from headway.services.flow.task_view import (
     is_waiting_for_approval,
 )
 from headway.services.flow.waiting_nodes import APPROVAL
-from headway.services.submit.admit import run_id_or_raise
-from headway.services.submit.job import Job
 from headway.services.submit.run_handle import RunHandle
-from headway.trace import current_trace
 
 F = TypeVar("F", bound=FlowFunction)
 
@@ -55,12 +49,6 @@ class Flows(FlowCatalog):
 
     Functions can be registered at any time; everything else needs an open Headway.
     """
-
-    def __init__(
-        self, ids: IdSource, jobs: dict[str, Job], handle: Callable[[str], RunHandle]
-    ) -> None:
-        super().__init__(ids, jobs)
-        self.handle = handle
 
     async def open(self, services: FlowServices) -> None:
         self._views = TaskViewBuilder(services.flow_reader, services.definitions)
@@ -113,8 +101,11 @@ class Flows(FlowCatalog):
         )
         flow = await self.services.definitions.flow(name, number)
         start = FlowStart(flow=name, version=number, node=flow.start)
-        submission = self._build_submit(
+        self.register_flow_job()
+        return await self.services.submitter.submit_task(
+            start,
             params,
+            request=("task", name, version, key, lane, on_conflict, timeout_s, queue_timeout_s),
             key=key,
             lane=lane,
             timeout_s=timeout_s,
@@ -122,18 +113,7 @@ class Flows(FlowCatalog):
             on_conflict=policy,
             idempotency_key=idempotency_key,
             by=by,
-            fingerprint_parts=(
-                "task",
-                name,
-                version,
-                key,
-                lane,
-                on_conflict,
-                timeout_s,
-                queue_timeout_s,
-            ),
         )
-        return await self._start(StartFlow(submission=submission, start=start))
 
     async def rerun(
         self, task_id: str, node: str, *, idempotency_key: str | None = None, by: str = ""
@@ -161,45 +141,16 @@ class Flows(FlowCatalog):
         key = None if str(run.key) == str(run.id) else str(run.key)
         if run.is_active:
             raise KeyBusy(run.key, run.id)
-        submission = self._build_submit(
+        self.register_flow_job()
+        return await self.services.submitter.submit_task(
+            start,
             view.params,
+            request=("rerun", run.id, node),
             key=key,
             lane=run.lane,
             idempotency_key=idempotency_key,
             by=by,
-            fingerprint_parts=("rerun", old.record.run.id, node),
         )
-        return await self._start(StartFlow(submission=submission, start=start))
-
-    def _build_submit(
-        self,
-        params: dict[str, Any] | None,
-        *,
-        key: str | None,
-        lane: str | None,
-        fingerprint_parts: tuple[object, ...],
-        **more: Any,
-    ) -> Submit:
-        raw_params: object = params
-        if raw_params is not None and not isinstance(raw_params, dict):
-            raise InvalidInput("params", "must be a dict of names and values")
-        run_id = self._ids.run_id()
-        document = encode_document(params or {}, field="params")
-        return Submit(
-            run_id=run_id,
-            key=Key(run_id if key is None else check_name(key, field="key")),
-            job=FLOW_JOB,
-            lane=FLOW_LANE if lane is None else LaneName(lane),
-            params=document,
-            fingerprint=make_fingerprint(*fingerprint_parts, document),
-            traceparent=current_trace(),
-            **more,
-        )
-
-    async def _start(self, command: StartFlow) -> RunHandle:
-        self.register_flow_job()
-        answer = await self.services.store.apply(command)
-        return self.handle(run_id_or_raise(command.submission, answer))
 
     async def task(self, task_id: str) -> TaskView:
         """Return a view of the current state of a task."""

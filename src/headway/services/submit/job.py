@@ -115,9 +115,14 @@ def encode_params(
 
     A redacted secret in `params` is replaced by its value in `stored`.
     """
+    return job.parameters.encode(check_params(params), stored=stored)
+
+
+def check_params(params: dict[str, Any] | None) -> dict[str, Any]:
+    """Return the parameters of a request. Raise InvalidInput unless they are a dict or None."""
     if params is not None and not isinstance(params, dict):
         raise InvalidInput("params", "must be a dict of names and values")
-    return job.parameters.encode(params or {}, stored=stored)
+    return params or {}
 
 
 def build_job(

@@ -64,10 +64,9 @@ class RunHandle:
         runs: RunReader,
         events: EventReader,
         watcher: RunWatcher,
-        accepted_record: RunRecord | None = None,
     ) -> None:
         self.id = run_id
-        self.accepted_record = accepted_record
+        self.accepted_record: RunRecord | None = None
         """The run as it was accepted, if this handle was returned by its submission."""
         self._store = store
         self._runs = runs

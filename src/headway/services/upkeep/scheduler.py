@@ -6,7 +6,7 @@ used.
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from types import TracebackType
 from typing import Any, Final, Self, assert_never, cast
@@ -21,6 +21,7 @@ from headway.core.command.admin.schedules import (
 from headway.core.errors import InfrastructureError, InvalidInput, StoreClosed
 from headway.core.ids import CRON_LANE, SECOND_US, Key
 from headway.core.schedule import MissedPolicy, Schedule
+from headway.core.suggest import suggest_names
 from headway.log import event_log
 from headway.ports.clock import Clock
 from headway.ports.id_source import IdSource
@@ -114,6 +115,14 @@ async def _fire(store: Store, ids: IdSource, schedule: Schedule) -> float:
         case _:
             assert_never(answer)
     return 0.0
+
+
+def find_schedule(schedules: Mapping[str, Schedule], name: str) -> Schedule:
+    """Return the schedule. Raise InvalidInput with the registered ones if there is none."""
+    if name not in schedules:
+        known = suggest_names(name, schedules)
+        raise InvalidInput("schedule", f"{name!r} is not registered; registered schedules: {known}")
+    return schedules[name]
 
 
 def add_schedule(

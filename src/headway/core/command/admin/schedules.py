@@ -7,11 +7,11 @@ already decided.
 """
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from headway.core.batch_state import BatchState
 from headway.core.command.protocol import RevisionMismatch, RowsNeeded
-from headway.core.command.run.submit import Submit, SubmitResult
+from headway.core.command.run.submit import Submit, SubmitResult, make_submit
 from headway.core.document import check_text, encode_document
 from headway.core.ids import Instant, RunId
 from headway.core.run.events import EventType
@@ -116,22 +116,15 @@ class FireSchedule:
         batch.emit_global(kind, encode_document(payload, field="schedule"))
 
     def _submission(self) -> Submit:
-        return make_submission(self.schedule, self.run_id, is_unattended=True)
-
-
-def make_submission(schedule: Schedule, run_id: RunId, **more: Any) -> Submit:
-    """Return the submission of the schedule's run, for a fire time or for a manual start."""
-    return Submit(
-        run_id=run_id,
-        key=schedule.key,
-        job=schedule.job,
-        params=schedule.params,
-        lane=schedule.lane,
-        timeout_s=schedule.timeout_s,
-        queue_timeout_s=schedule.queue_timeout_s,
-        recovery=schedule.recovery,
-        **more,
-    )
+        schedule = self.schedule
+        return make_submit(
+            schedule,
+            schedule.job,
+            self.run_id,
+            key=schedule.key,
+            params=schedule.params,
+            is_unattended=True,
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
-"""Submit: the only way to add a run."""
+"""Submit: the only way to add a run. `make_submit` fills in the defaults of its job."""
 
 from dataclasses import dataclass, field
-from typing import ClassVar, Final
+from typing import Any, ClassVar, Final, Protocol
 
 from headway.core.batch_state import MESSAGE, BatchState, InboxItem
 from headway.core.command.protocol import RUN_ID_LENGTH_MAX, RowsNeeded
@@ -14,7 +14,7 @@ from headway.core.command.run.idempotency import (
 )
 from headway.core.command.run.inbox import UNREAD_COUNT_MAX, InboxFull, Posted, post, take_unread
 from headway.core.document import EMPTY_OBJECT, Document, check_text, encode_document, trim_names
-from headway.core.duration import check_limit
+from headway.core.duration import UNSET, TimeLimit, check_limit, resolve_limit
 from headway.core.flow.engine.records import FLOW_JOB
 from headway.core.ids import MAIN_LANE, SECOND_US, Instant, Key, LaneName, RunId, add_seconds
 from headway.core.lane_row import default_lane
@@ -332,6 +332,46 @@ class Submit:
     def _save_idempotency(self, batch: BatchState, run_id: RunId) -> None:
         if self.idempotency_key is not None:
             save_record(batch, self.idempotency_key, self.fingerprint, run_id)
+
+
+class RunDefaults(Protocol):
+    """What a job, or a schedule of it, specifies for its runs."""
+
+    @property
+    def lane(self) -> LaneName: ...
+    @property
+    def timeout_s(self) -> float | None: ...
+    @property
+    def queue_timeout_s(self) -> float | None: ...
+    @property
+    def recovery(self) -> Recovery: ...
+
+
+def make_submit(
+    defaults: RunDefaults,
+    job: str,
+    run_id: RunId,
+    *,
+    key: str | None,
+    lane: str | None = None,
+    timeout_s: TimeLimit = UNSET,
+    queue_timeout_s: float | None = None,
+    **request: Any,
+) -> Submit:
+    """Return the command for a request, with the defaults of its job.
+
+    The key of a run without `key` is its id. `request` are further fields of Submit.
+    """
+    return Submit(
+        run_id=run_id,
+        key=Key(run_id if key is None else key),
+        job=job,
+        lane=defaults.lane if lane is None else LaneName(lane),
+        timeout_s=resolve_limit(timeout_s, defaults.timeout_s),
+        queue_timeout_s=defaults.queue_timeout_s if queue_timeout_s is None else queue_timeout_s,
+        recovery=defaults.recovery,
+        **request,
+    )
 
 
 _REJECT_REASONS: Final = {Busy: "busy", ExistingOutput: "output", LaneQueueFull: "no_room"}
