@@ -286,7 +286,8 @@ class Headway:
         situation = await reader.situation(RunId(run_id))
         if situation is None:
             raise RunNotFound(RunId(run_id))
-        return await self.flows.refine_explanation(explain(situation, await reader.now()))
+        explanation = explain(situation, await reader.now())
+        return await self.flows.refine_explanation(situation.run, explanation)
 
     async def doctor(self) -> Examination:
         """Check all invariants on the whole database. It may be in use, and nothing is changed."""

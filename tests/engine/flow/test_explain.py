@@ -5,8 +5,11 @@ from typing import Any
 
 import pytest
 
-from headway import Headway
+from headway import Headway, RunContext
+from headway.adapters.sql.read.read_flows import SqlFlowReader
+from headway.core.ids import RunId
 from headway.core.run.explain import Explanation, Gate
+from headway.ports.flow_reader import FlowTask
 from headway.worker.program import Worker
 from headway.worker.service_registry import Services
 from tests.engine.flow.scenes import a_flow, wait_until, wait_until_parked
@@ -151,3 +154,26 @@ async def test_an_engine_drives_tasks_of_a_flow_published_by_another_process(url
             await other.flows.publish("f", a_flow({"t": {"kind": "choice"}}))
             run = await other.flows.start("f")
         assert await hw.run(run.id).result(30) == {}
+
+
+@pytest.mark.proves("R1.12")
+async def test_explain_reads_the_flow_tables_for_tasks_only(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hw, read_ids, read_task = Headway(url), list[RunId](), SqlFlowReader.task
+
+    async def read_noted(reader: SqlFlowReader, run_id: RunId) -> FlowTask | None:
+        read_ids.append(run_id)
+        return await read_task(reader, run_id)
+
+    @hw.job()
+    async def work(ctx: RunContext) -> None: ...
+
+    async with hw:
+        await hw.flows.publish("f", a_flow({"n": APPROVAL}))
+        run, task = await hw.start("work"), await hw.flows.start("f")
+        monkeypatch.setattr(SqlFlowReader, "task", read_noted)
+        await hw.explain(run.id)
+        assert read_ids == []
+        await hw.explain(task.id)
+        assert read_ids == [task.id]

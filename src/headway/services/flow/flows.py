@@ -18,13 +18,14 @@ from headway.core.errors import (
     TooLarge,
 )
 from headway.core.flow.engine.inputs import check_signal_key
-from headway.core.flow.engine.records import encode_json, to_run_id
+from headway.core.flow.engine.records import FLOW_JOB, encode_json, to_run_id
 from headway.core.flow.engine.state import NodeRun
 from headway.core.flow.engine.step import create_state
 from headway.core.flow.engine.stored_state import to_cursor
 from headway.core.ids import Instant, RunId
 from headway.core.run.admission import TASK_POLICIES, OnConflict
 from headway.core.run.explain import Explanation
+from headway.core.run.run import Run
 from headway.core.run.status import RunStatus
 from headway.ports.flow_reader import FlowTask, TaskFilter
 from headway.services.flow.catalog import FlowCatalog
@@ -260,12 +261,12 @@ class Flows(FlowCatalog):
             )
             raise TooLarge("value", problem)
 
-    async def refine_explanation(self, explanation: Explanation) -> Explanation:
+    async def refine_explanation(self, run: Run, explanation: Explanation) -> Explanation:
         """Explain why a task does not move, given the explanation of its run.
 
-        The explanation of a run that is not a task is returned unchanged.
+        The explanation of a run that is not a task is returned unchanged, without a query.
         """
-        task = await self.services.flow_reader.task(explanation.run_id)
+        task = await self.services.flow_reader.task(run.id) if run.job == FLOW_JOB else None
         if task is None:
             return explanation
         view, state = await self._views.build_with_state(task)
