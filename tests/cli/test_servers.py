@@ -38,11 +38,11 @@ def test_upgrade_creates_the_schema_once_and_refuses_a_newer_one(
 ) -> None:
     settings = {"HEADWAY_DATABASE_URL": server_database.url}
     database = f"database: {masked(server_database.url)}\n"
-    upgraded = CommandResult(0, f"the schema is at 0003\n{database}", "")
+    upgraded = CommandResult(0, f"the schema is at 0004\n{database}", "")
     assert headway("db", "upgrade", folder=folder, **settings) == upgraded
     table_count = server_database.table_count()
     assert headway("db", "upgrade", folder=folder, **settings) == upgraded
-    current = CommandResult(0, f"the schema is current: 0003\n{database}", "")
+    current = CommandResult(0, f"the schema is current: 0004\n{database}", "")
     assert headway("db", "check", folder=folder, **settings) == current
     server_database.execute("UPDATE alembic_version SET version_num = 'zzzz'")
     for verb in ("check", "upgrade"):

@@ -177,16 +177,16 @@ def test_read_only_file_is_named_when_a_program_opens_it(folder: Path, our_bytes
 def test_upgrade_creates_the_schema_once_and_check_reports_it(folder: Path) -> None:
     """Without settings the file is `headway.db` in this folder, private to its owner."""
     assert headway("db", "upgrade", folder=folder) == CommandResult(
-        0, f"the schema is at 0003\ndatabase: sqlite:///{folder}/headway.db\n", ""
+        0, f"the schema is at 0004\ndatabase: sqlite:///{folder}/headway.db\n", ""
     )
     before = contents(folder)
     assert set(before) == {"headway.db", "headway.db.lock"}
     assert {path.stat().st_mode & 0o777 for path in folder.iterdir()} == {0o600}
-    output = f'{{"schema": "0003", "database": "sqlite:///{folder}/headway.db"}}\n'
+    output = f'{{"schema": "0004", "database": "sqlite:///{folder}/headway.db"}}\n'
     again = headway("db", "upgrade", "--json", folder=folder)
     assert again == CommandResult(0, output, "")
     check = headway("db", "check", folder=folder)
-    assert (check.code, check.out.splitlines()[0]) == (0, "the schema is current: 0003")
+    assert (check.code, check.out.splitlines()[0]) == (0, "the schema is current: 0004")
     as_json = headway("db", "check", "--json", folder=folder)
     assert as_json == CommandResult(0, output, "")
     assert contents(folder) == before

@@ -14,7 +14,7 @@ from headway.adapters.sql.tables import metadata
 from headway.core.errors import ConfigurationError, ForeignDatabase, SchemaMismatch
 from headway.testing import a_submit
 from tests.contract.backends import upgrade
-from tests.contract.test_schema import SERVERS, WITH_FILES, bare_url, check, run_sql
+from tests.contract.test_schema import SERVERS, WITH_FILES, bare_url, check, run_sql, upgrade_to
 
 __all__ = ["bare_url"]
 
@@ -90,7 +90,7 @@ async def test_foreign_view_with_the_name_of_a_headway_table_is_refused_and_unch
 
 
 @pytest.mark.proves("R8.5", "I23")
-@pytest.mark.parametrize("revision", ["3f2a9c11d0aa", "0001", "0002", "0003"])
+@pytest.mark.parametrize("revision", ["3f2a9c11d0aa", "0001", "0002", "0003", "0004"])
 @SERVERS
 async def test_foreign_version_table_is_not_taken_for_a_newer_headway(
     bare_url: str, revision: str
@@ -124,10 +124,10 @@ async def test_headway_table_that_another_program_replaced_is_refused(bare_url: 
 @WITH_FILES
 async def test_missing_headway_table_is_named(bare_url: str) -> None:
     await upgrade(bare_url)
-    await run_sql(bare_url, "DROP TABLE inbox", "DROP TABLE questions")
+    await run_sql(bare_url, "DROP TABLE inbox", "DROP TABLE interrupts")
     for reason in await refusals(bare_url):
         assert "records revision" in reason
-        assert "but lacks the tables inbox, questions" in reason
+        assert "but lacks the tables inbox, interrupts" in reason
 
 
 @pytest.mark.proves("R8.5")
@@ -175,16 +175,19 @@ async def test_newer_schema_of_headway_is_not_taken_for_another_program(bare_url
 @pytest.mark.proves("R8.5", "I23")
 @pytest.mark.parametrize("is_recorded", [False, True])
 @WITH_FILES
-async def test_interrupted_upgrade_is_continued(bare_url: str, is_recorded: bool) -> None:
+async def test_interrupted_upgrade_is_continued(
+    bare_url: str, is_recorded: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     """MariaDB leaves some tables or columns, and the revision is not recorded."""
-    await upgrade(bare_url)
     if is_recorded:
+        await upgrade_to(bare_url, "0002", monkeypatch, tmp_path)
         await run_sql(
             bare_url,
             "ALTER TABLE lanes DROP COLUMN configured_limit",
             "UPDATE alembic_version SET version_num = '0001'",
         )
     else:
+        await upgrade_to(bare_url, "0001", monkeypatch, tmp_path)
         await run_sql(bare_url, "DELETE FROM alembic_version", "DROP TABLE saved_keys")
     with pytest.raises(SchemaMismatch, match="run: headway db upgrade"):
         await check(bare_url)
@@ -206,3 +209,19 @@ def test_error_names_the_database_and_the_reason() -> None:
 
 def test_every_table_has_a_primary_key_by_which_it_is_recognised() -> None:
     assert all(table.primary_key.columns for table in metadata.sorted_tables)
+
+
+@pytest.mark.proves("R8.5")
+@SERVERS
+async def test_foreign_table_with_an_old_name_is_refused_only_before_the_upgrade(
+    bare_url: str,
+) -> None:
+    theirs = "CREATE TABLE questions (id INTEGER PRIMARY KEY, title VARCHAR(80))"
+    await run_sql(bare_url, theirs)
+    for reason in await refusals(bare_url):
+        assert "the table questions (id, title) is not headway's" in reason
+    await run_sql(bare_url, "DROP TABLE questions")
+    await upgrade(bare_url)
+    await run_sql(bare_url, theirs)
+    store = await open_store([bare_url])
+    await store.close()

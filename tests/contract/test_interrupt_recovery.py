@@ -288,7 +288,7 @@ async def test_question_of_a_run_canceled_between_executions_is_closed(
     assert await open_ids(store, claim.run_id) == []
     assert await store.apply(an_answer(claim.run_id)) == NotActive()
     assert await store.apply(PruneRuns((claim.run_id,), ended_before=Instant(clock() + 1))) == 1
-    assert (await read_all(store))["questions"] == []
+    assert (await read_all(store))["interrupts"] == []
 
 
 @pytest.mark.proves("R6.5")

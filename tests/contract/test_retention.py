@@ -253,7 +253,7 @@ async def test_only_old_idempotency_keys_are_forgotten_and_once(
         PruneIdempotencyKeys(("old",), recorded_before=clock()),
     )
     assert answers == [0, 1, 0]
-    assert (await read_all(store))["remembered"] == []
+    assert (await read_all(store))["idempotency_keys"] == []
 
 
 @pytest.mark.proves("I19")

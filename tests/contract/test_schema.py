@@ -39,7 +39,7 @@ NEXT = '''
 """A migration of the next version of headway."""
 import sqlalchemy as sa
 from alembic import op
-revision, down_revision, branch_labels, depends_on = "9000", "0003", None, None
+revision, down_revision, branch_labels, depends_on = "9000", "0004", None, None
 def upgrade():
     op.create_table("next_things", sa.Column("id", sa.Integer(), primary_key=True))
 '''
@@ -51,6 +51,13 @@ INSERT INTO runs (seq, id, "key", lane, job, mode, recovery, status, generation,
     is_parent, params)
 VALUES (1, 'old', 'ann', 'main', 'mirror', 'start', 'resume', 'succeeded', 1, '', 1,
     0, 0, 0, 1, 2, 3, 3, 3, 0, '{}')
+"""
+OLD_QUESTION = """
+INSERT INTO questions (run_id, call_id, generation, question, asked_at, answer_by)
+VALUES ('old', 'delete', 1, '{"really": true}', 4, 5)
+"""
+OLD_IDEMPOTENCY_KEY = """
+INSERT INTO remembered (idempotency_key, run_id, fingerprint, at) VALUES ('once', 'old', 'f', 6)
 """
 
 
@@ -114,8 +121,8 @@ async def test_server_without_the_schema_stops_the_start(bare_url: str) -> None:
 @pytest.mark.proves("R4.3")
 @SERVERS
 async def test_program_starts_after_the_upgrade(bare_url: str) -> None:
-    assert await upgrade(bare_url) == "0003"
-    assert await check(bare_url) == "0003"
+    assert await upgrade(bare_url) == "0004"
+    assert await check(bare_url) == "0004"
     store = await open_store([bare_url])
     await store.close()
 
@@ -137,7 +144,7 @@ async def test_older_schema_is_refused_until_it_is_upgraded(
 ) -> None:
     await upgrade(bare_url)
     with next_version(monkeypatch, tmp_path):
-        with pytest.raises(SchemaMismatch, match="at 0003, this program needs 9000; run: headway"):
+        with pytest.raises(SchemaMismatch, match="at 0004, this program needs 9000; run: headway"):
             await open_store([bare_url])
         assert await upgrade(bare_url) == "9000"
         store = await open_store([bare_url])
@@ -163,22 +170,98 @@ async def test_simultaneous_upgrades_run_each_migration_once(
 async def test_database_of_the_first_revision_is_upgraded_with_its_data(
     bare_url: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    (source,) = schema._version_folders()
-    versions = tmp_path / "first"
-    versions.mkdir()
-    shutil.copy(source / "m0001_runs.py", versions)
-    with monkeypatch.context() as patched:
-        patched.setattr(schema, "_version_folders", lambda: [versions])
-        assert await upgrade(bare_url) == "0001"
+    await upgrade_to(bare_url, "0001", monkeypatch, tmp_path)
     is_mariadb = "mysql" in bare_url or "mariadb" in bare_url
-    await run_sql(bare_url, OLD_RUN.replace('"key"', "`key`") if is_mariadb else OLD_RUN)
-    assert await upgrade(bare_url) == "0003"
+    run = OLD_RUN.replace('"key"', "`key`") if is_mariadb else OLD_RUN
+    await run_sql(bare_url, run, OLD_QUESTION, OLD_IDEMPOTENCY_KEY)
+    assert await upgrade(bare_url) == "0004"
     store = await open_store([bare_url])
     record = await store.runs.run(RunId("old"))
     await store.close()
     assert record is not None
     assert (record.run.status, record.run.stop_count) == (RunStatus.SUCCEEDED, 0)
     assert (record.run.updated_at, record.traceback) == (3, None)
+    rows = await fetch_rows(
+        bare_url,
+        "SELECT run_id, call_id, question, asked_at, answer_deadline_at FROM interrupts",
+        "SELECT idempotency_key, run_id, fingerprint, at FROM idempotency_keys",
+    )
+    assert rows == [("old", "delete", '{"really": true}', 4, 5), ("once", "old", "f", 6)]
+
+
+@WITH_FILES
+@pytest.mark.proves("R4.3")
+async def test_renamed_tables_have_constraints_and_indexes_of_the_same_name(bare_url: str) -> None:
+    await upgrade(bare_url)
+    database = Database(parse_addresses([bare_url]), durability="process")
+    try:
+        async with database.open_session() as session:
+            names = await session.run_sync(read_names)
+    finally:
+        await database.close()
+    assert "ix_idempotency_keys_at" in names
+    assert not [name for name in names if "questions" in name or "remembered" in name]
+
+
+def read_names(connection: sa.Connection) -> list[str]:
+    """Return the names of all tables, indexes and constraints."""
+    if connection.dialect.name == "sqlite":  # The SQL of a table names its constraints.
+        query = "SELECT name FROM sqlite_master UNION SELECT coalesce(sql, '') FROM sqlite_master"
+        return list(connection.scalars(sa.text(query)))
+    names = []
+    inspector = sa.inspect(connection)
+    for table in inspector.get_table_names():
+        indexes = inspector.get_indexes(table)
+        names += [table, *(str(index["name"]) for index in indexes)]
+    if connection.dialect.name == "postgresql":
+        names += connection.scalars(sa.text("SELECT conname FROM pg_constraint")).all()
+    return names
+
+
+@pytest.mark.parametrize("backend", ["mariadb"], indirect=True)
+@pytest.mark.proves("I23")
+async def test_interrupted_renaming_of_tables_is_continued(
+    bare_url: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """MariaDB commits each statement by itself."""
+    await upgrade_to(bare_url, "0003", monkeypatch, tmp_path)
+    await run_sql(
+        bare_url,
+        "RENAME TABLE questions TO interrupts",
+        "RENAME TABLE remembered TO idempotency_keys",
+    )
+    assert await upgrade(bare_url) == "0004"
+    store = await open_store([bare_url])
+    await store.close()
+
+
+async def upgrade_to(
+    url: str, revision: str, monkeypatch: pytest.MonkeyPatch, folder: Path
+) -> None:
+    """Run the migrations up to this revision, as an earlier program does."""
+    versions = folder / f"up-to-{revision}"
+    copy_migrations(versions, revision)
+    with monkeypatch.context() as patched:
+        patched.setattr(schema, "_version_folders", lambda: [versions])
+        assert await upgrade(url) == revision
+
+
+def copy_migrations(versions: Path, last_revision: str) -> None:
+    (source,) = schema._version_folders()
+    versions.mkdir()
+    for file in source.glob("m*.py"):
+        if file.name[1:5] <= last_revision:
+            shutil.copy(file, versions)
+
+
+async def fetch_rows(url: str, *queries: str) -> list[tuple[Any, ...]]:
+    database = Database(parse_addresses([url]), durability="process")
+    try:
+        async with database.open_session() as session:
+            results = [await session.execute(sa.text(query)) for query in queries]
+            return [tuple(row) for result in results for row in result]
+    finally:
+        await database.close()
 
 
 @pytest.mark.proves("R4.3")
@@ -238,7 +321,7 @@ async def test_sqlite_file_is_copied_before_it_is_upgraded(
     command = a_submit()
     async with open_target(target, clock) as store:
         await store.apply(command)
-    copy = path.with_name("headway.db.before-0003")
+    copy = path.with_name("headway.db.before-0004")
     assert not copy.exists()
     with next_version(monkeypatch, tmp_path):
         async with open_target(target, clock) as store:
@@ -246,7 +329,7 @@ async def test_sqlite_file_is_copied_before_it_is_upgraded(
     assert copy.stat().st_mode & 0o777 == 0o600
     with closing(sqlite3.connect(copy)) as old, closing(sqlite3.connect(path)) as new:
         assert old.execute("SELECT id FROM runs").fetchall() == [(command.run_id,)]
-        assert old.execute("SELECT version_num FROM alembic_version").fetchall() == [("0003",)]
+        assert old.execute("SELECT version_num FROM alembic_version").fetchall() == [("0004",)]
         assert new.execute("SELECT version_num FROM alembic_version").fetchall() == [("9000",)]
 
 

@@ -16,7 +16,7 @@ TIMES: Final = (
     ("events", "run_id", ("at",)),
     ("node_runs", "run_id", ("started_at", "finished_at")),
     ("flow_runs", "run_id", ("updated_at",)),
-    ("questions", "run_id", ("asked_at",)),
+    ("interrupts", "run_id", ("asked_at",)),
     ("run_files", "run_id", ("at",)),
     ("runs", "id", ("queued_at", "started_at", "ended_at")),
 )

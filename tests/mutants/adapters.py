@@ -109,7 +109,7 @@ ADAPTERS: Final = (
         file="adapters/sql/ownership.py",
         edits=(
             (
-                "not FIRST_COLUMNS[name] <= _to_current_names(name, names) <= OWN_COLUMNS[name]",
+                "not _may_be_own(name, _to_current_names(name, names))",
                 "False",
             ),
         ),

@@ -11,10 +11,10 @@ import sqlalchemy as sa
 from headway.adapters.sql.sql_store import SqlStore, open_store
 from headway.adapters.sql.tables import (
     events,
+    idempotency_keys,
     inbox,
     instances,
     lanes,
-    remembered,
     runs,
     saved_keys,
     schedules,
@@ -30,7 +30,7 @@ from tests.property.schedule_model import PERIODS_S
 T = TypeVar("T")
 PERIOD_S: Final = max(PERIODS_S.values())
 BEFORE_S: Final = 6
-TABLES: Final = (runs, events, inbox, instances, lanes, remembered, saved_keys, schedules)
+TABLES: Final = (runs, events, inbox, instances, lanes, idempotency_keys, saved_keys, schedules)
 _DEFAULT_LANES: Final = {name: LaneRow(name, limit) for name, limit in DEFAULT_LIMITS.items()}
 
 
@@ -98,7 +98,7 @@ def expected(model: Model) -> dict[str, list[dict[str, Any]]]:
         "inbox": [item._asdict() for item in sorted(model.inbox)],
         "instances": [row._asdict() for _, row in sorted(model.instances.items())],
         "lanes": [lane._asdict() for _, lane in sorted(model.lanes.items())],
-        "remembered": [
+        "idempotency_keys": [
             {"idempotency_key": key, "run_id": run_id, "at": at}
             for key, (run_id, _, at) in sorted(model.remembered.items())
         ],

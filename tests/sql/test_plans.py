@@ -33,7 +33,7 @@ PARAMETERS: dict[str, Any] = {
     "up_to_seq": 2,
     "limit": 1,
 }
-GROWING_TABLES = ("runs", "events", "inbox", "questions", "saved_keys", "remembered")
+GROWING_TABLES = ("runs", "events", "inbox", "interrupts", "saved_keys", "idempotency_keys")
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ another program's table of the same name. The columns distinguish the two:
 - The recorded revision is this program's newest: every table exists, with at least its columns.
 - It is older, or none is recorded (an interrupted first upgrade): each table with a name of
   headway's has all columns with which revision 0001 creates it, and none that headway does not
-  have. Migrations only add and rename columns, so this holds, with each column under its old or
+  have. Migrations only add and rename, so this holds, with each table and column under its old or
   its new name, for every older schema and for every one that is half upgraded.
 - It is unknown: it is a newer headway's if the table `stream` exists with its columns. Otherwise it
   is another program's, because `alembic_version` is Alembic's default name of the version table.
@@ -18,7 +18,7 @@ from typing import Final
 
 import sqlalchemy as sa
 
-from headway.adapters.sql.migrations.renamed_columns import RENAMED_COLUMNS
+from headway.adapters.sql.migrations.renames import RENAMED_COLUMNS, RENAMED_TABLES
 from headway.adapters.sql.tables import metadata, stream
 
 VERSION_TABLE: Final = "alembic_version"
@@ -63,11 +63,12 @@ Columns = Mapping[str, Sequence[str]]
 
 
 def read_columns(connection: sa.Connection) -> Columns:
-    """Return the columns of all tables with headway's names, also of another program's."""
+    """Return the columns of all tables with headway's names, old or new, whoever created them."""
     dialect = "mysql" if connection.dialect.name == "mariadb" else connection.dialect.name
     query = sa.text(_COLUMNS[dialect]).bindparams(sa.bindparam("names", expanding=True))
     columns: dict[str, list[str]] = {}
-    for table, column in connection.execute(query, {"names": [*OWN_COLUMNS, VERSION_TABLE]}):
+    names = [*OWN_COLUMNS, *RENAMED_TABLES, VERSION_TABLE]
+    for table, column in connection.execute(query, {"names": names}):
         columns.setdefault(table.lower(), []).append(column.lower())
     return columns
 
@@ -99,12 +100,16 @@ def find_foreign(columns: Columns, revision: str | None, *, known: Sequence[str]
     strange = [
         name
         for name, names in columns.items()
-        if name in OWN_COLUMNS
-        and not FIRST_COLUMNS[name] <= _to_current_names(name, names) <= OWN_COLUMNS[name]
+        if name != VERSION_TABLE and not _may_be_own(name, _to_current_names(name, names))
     ]
     if not strange:
         return None
     return f"{_describe_all(strange, columns)} not headway's, but headway needs the name"
+
+
+def _may_be_own(table: str, columns: set[str]) -> bool:
+    current = RENAMED_TABLES.get(table, table)
+    return FIRST_COLUMNS[current] <= columns <= OWN_COLUMNS[current]
 
 
 def _to_current_names(table: str, columns: Sequence[str]) -> set[str]:

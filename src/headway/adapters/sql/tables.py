@@ -182,7 +182,7 @@ inbox: Final = _table(
 )
 
 interrupts: Final = _table(
-    "questions",
+    "interrupts",
     sa.Column("run_id", _string_type(36), primary_key=True),
     sa.Column("call_id", _string_type(64), primary_key=True),
     sa.Column("generation", sa.Integer, nullable=False),
@@ -227,8 +227,8 @@ schedules: Final = _table(
     sa.Column("is_paused", sa.SmallInteger, nullable=False),
 )
 
-remembered: Final = _table(
-    "remembered",
+idempotency_keys: Final = _table(
+    "idempotency_keys",
     sa.Column("idempotency_key", _string_type(), primary_key=True),
     sa.Column("run_id", _string_type(36), nullable=False),
     sa.Column("fingerprint", _string_type(64), nullable=False),

@@ -19,11 +19,11 @@ from headway.adapters.sql.read.read_recent import read_recent
 from headway.adapters.sql.read.read_situation import read_situation
 from headway.adapters.sql.tables import (
     RUN_COLUMNS,
+    idempotency_keys,
     inbox,
     instances,
     interrupts,
     lanes,
-    remembered,
     runs,
     saved_keys,
     stream,
@@ -222,12 +222,12 @@ class SqlRunReader:
         return [Run.from_row(row) for row in await self._database.fetch_rows(query)]
 
     async def oldest_idempotency_keys(self, *, before: Instant, limit: int) -> Sequence[str]:
-        query = sa.select(remembered.c.idempotency_key).where(remembered.c.at <= before)
-        rows = await self._database.fetch_rows(query.order_by(remembered.c.at).limit(limit))
+        query = sa.select(idempotency_keys.c.idempotency_key).where(idempotency_keys.c.at <= before)
+        rows = await self._database.fetch_rows(query.order_by(idempotency_keys.c.at).limit(limit))
         return [key for (key,) in rows]
 
     async def count_idempotency_keys(self, *, before: Instant) -> int:
-        query = sa.select(sa.func.count()).where(remembered.c.at <= before)
+        query = sa.select(sa.func.count()).where(idempotency_keys.c.at <= before)
         ((count,),) = await self._database.fetch_rows(query)
         return int(count)
 

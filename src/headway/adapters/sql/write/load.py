@@ -32,9 +32,9 @@ from headway.adapters.sql.statements import (
 )
 from headway.adapters.sql.tables import (
     RUN_COLUMNS,
+    idempotency_keys,
     instances,
     lanes,
-    remembered,
     runs,
     saved_keys,
     schedules,
@@ -132,8 +132,8 @@ _INSTANCES: Final = Query(
     .order_by(instances.c.id)
     .with_for_update()
 )
-_REMEMBERED: Final = Query(
-    sa.select(*remembered.c).where(in_list(remembered.c.idempotency_key, "keys"))
+_IDEMPOTENCY_KEYS: Final = Query(
+    sa.select(*idempotency_keys.c).where(in_list(idempotency_keys.c.idempotency_key, "keys"))
 )
 _SAVED_KEYS: Final = Query(
     sa.select(*saved_keys.c)
@@ -242,7 +242,7 @@ async def load_batch_state(
     if needed.idempotency_keys:
         # Read after the stream is locked, when no other batch can commit. A head that was loaded
         # above may be the run of an earlier request with the same idempotency key.
-        for row in await link.fetch(_REMEMBERED, {"keys": list(needed.idempotency_keys)}):
+        for row in await link.fetch(_IDEMPOTENCY_KEYS, {"keys": list(needed.idempotency_keys)}):
             batch.idempotency_records[row[0]] = IdempotencyRecord(*row)
     if needed.files or needed.output_keys:
         await load_files(link, needed, batch)

@@ -11,11 +11,11 @@ from typing import Any, Final
 from headway.adapters.sql.statements import Delete, Insert, PlannedWrite, Row, Update
 from headway.adapters.sql.tables import (
     events,
+    idempotency_keys,
     inbox,
     instances,
     interrupts,
     lanes,
-    remembered,
     run_files,
     runs,
     saved_keys,
@@ -43,7 +43,7 @@ UPDATE_STREAM_SEQ: Final = Update(stream, ("seq",), ("id", "seq"))
 _INSERT_EVENT: Final = Insert(events, Event._fields)
 _INSERT_INBOX_ITEM: Final = Insert(inbox, InboxItem._fields)
 _UPDATE_CONSUMED: Final = Update(inbox, ("consumed_generation",), ("run_id", "seq"))
-_INSERT_REMEMBERED: Final = Insert(remembered, IdempotencyRecord._fields)
+_INSERT_IDEMPOTENCY_KEYS: Final = Insert(idempotency_keys, IdempotencyRecord._fields)
 _LANE_COLUMNS: Final = tuple(column.name for column in lanes.c)
 _INTERRUPT_KEY: Final = ("run_id", "call_id")
 _FILE_GUARDS: Final = ("key", "data_id", "path", "run_id")
@@ -85,10 +85,10 @@ def _plan_changes(batch: BatchState, loaded_seq: int) -> Iterator[PlannedWrite]:
     )
     # Deletes come first: a removed key may be used again in the same batch.
     yield PlannedWrite(
-        Delete(remembered, ("idempotency_key",)),
+        Delete(idempotency_keys, ("idempotency_key",)),
         [(key,) for key in changes.idempotency_keys_removed],
     )
-    yield PlannedWrite(_INSERT_REMEMBERED, list(changes.idempotency_records_added.values()))
+    yield PlannedWrite(_INSERT_IDEMPOTENCY_KEYS, list(changes.idempotency_records_added.values()))
     if changes.runs_removed:
         removed = [(run_id,) for run_id in changes.runs_removed]
         yield PlannedWrite(Delete(runs, ("id",)), removed)

@@ -6,7 +6,7 @@ Revision ID: 0003
 import sqlalchemy as sa
 from alembic import op
 
-from headway.adapters.sql.migrations.renamed_columns import RENAMED_COLUMNS
+from headway.adapters.sql.migrations.renames import RENAMED_COLUMNS
 
 revision = "0003"
 down_revision = "0002"

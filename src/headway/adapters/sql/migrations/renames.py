@@ -1,4 +1,4 @@
-"""Columns that revision 0003 renamed: the old name and the new name, by table.
+"""Tables and columns that migrations renamed: the old name and the new name.
 
 Apart from the migration, because the check of ownership reads it at every start, and importing
 Alembic takes a quarter of the start-up.
@@ -21,3 +21,9 @@ RENAMED_COLUMNS: Final[Mapping[str, Mapping[str, str]]] = {
     "questions": {"answer_by": "answer_deadline_at"},
     "schedules": {"last_slot_at": "last_fire_at"},
 }
+"""Renamed by revision 0003, by the table's name at that revision."""
+RENAMED_TABLES: Final[Mapping[str, str]] = {
+    "questions": "interrupts",
+    "remembered": "idempotency_keys",
+}
+"""Renamed by revision 0004."""
