@@ -26,10 +26,10 @@ class Call:
     """The generation of the calling task. Pass it on to systems that must refuse older callers."""
     send_progress: Callable[[Document], None]
     """Used by `progress`."""
-    cancelled: bool = False
+    canceled: bool = False
     """True if the result is no longer needed. A long plain `def` should check it regularly.
 
-    An `async def` need not check it, because its asyncio task is cancelled.
+    An `async def` need not check it, because its asyncio task is canceled.
     """
 
     def progress(self, /, **values: Any) -> None:

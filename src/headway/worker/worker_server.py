@@ -60,7 +60,7 @@ class CallServer:
                 self._cancel_call(call_id)
 
     def close(self) -> None:
-        """Close the thread pool. A thread that ignores `Call.cancelled` is not waited for."""
+        """Close the thread pool. A thread that ignores `Call.canceled` is not waited for."""
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     async def _exec(self, request: web.Request) -> web.StreamResponse:
@@ -116,8 +116,8 @@ class CallServer:
         except InvalidInput as error:
             return {"error": f"invalid_result: {error}"}
         except asyncio.CancelledError:
-            if not call.cancelled:  # The caller has disconnected.
-                call.cancelled = True
+            if not call.canceled:  # The caller has disconnected.
+                call.canceled = True
                 raise
             return {"error": "canceled"}
         except (Exception, SystemExit) as error:  # Every error of a service is reported.
@@ -145,7 +145,7 @@ class CallServer:
     def _cancel_call(self, call_id: str) -> None:
         call, task = self._calls.pop(call_id, (None, None))
         if call is not None:
-            call.cancelled = True
+            call.canceled = True
             if task is not None:
                 task.cancel()
 

@@ -97,10 +97,10 @@ async def test_a_service_in_a_thread_sees_its_cancel(url: str) -> None:
 
     @services
     def wait(value: Any, params: Any, call: Call) -> str:
-        first_values.append(call.cancelled)
+        first_values.append(call.canceled)
         begun.set()
         deadline_s = time.monotonic() + 2 * DEADLINE_S
-        while not call.cancelled:
+        while not call.canceled:
             if time.monotonic() > deadline_s:
                 return "not cancelled"
             time.sleep(0.005)
