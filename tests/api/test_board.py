@@ -37,8 +37,8 @@ async def test_empty_lane_change_is_refused_and_creates_no_lane(client: Client, 
     before = (await client.get("/api/lanes"))["lanes"]
     for name in ("new", "main"):
         refused = await client.call("PATCH", f"/api/lanes/{name}", body)
-        assert (refused.status, refused["place"]) == (422, "body")
-        assert "give at least one of max_concurrent, max_queued, paused" in refused["detail"]
+        assert (refused.status, refused["path"]) == (422, "body")
+        assert "at least one of: max_concurrent, max_queued, paused" in refused["detail"]
     assert (await client.get("/api/lanes"))["lanes"] == before
 
 

@@ -104,11 +104,11 @@ async def test_each_api_stores_its_policy_with_the_definition(client: Client) ->
 async def test_strict_check_refuses_warnings(client: Client, worker: Worker) -> None:
     lenient = SHIPPING | {"error_policy": "follow_default"}
     checked = await client.post("/api/flow-check", lenient)
-    assert [warning["place"] for warning in checked["warnings"]] == ["nodes.credit"]
+    assert [warning["path"] for warning in checked["warnings"]] == ["nodes.credit"]
     for method, path in (("PUT", "/api/flows/own"), ("POST", "/api/flow-check")):
         refused = await client.call(method, f"{path}?strict=true", lenient)
         assert (refused.status, refused["code"]) == (422, "invalid_flow")
-        assert [warning["place"] for warning in refused["faults"]] == ["nodes.credit"]
+        assert [warning["path"] for warning in refused["errors"]] == ["nodes.credit"]
     assert (await client.get("/api/flows"))["flows"] == []
     made = await client.call("PUT", "/api/flows/own?strict=true", SHIPPING)
     assert (made.status, made["warnings"]) == (201, [])

@@ -239,7 +239,7 @@ async def test_stream_that_cannot_read_the_database_ends_without_a_traceback(
 @pytest.mark.parametrize("event_type", ["-3.7e16", "two words", "", "false"])
 async def test_invalid_event_type_is_refused(client: Client, event_type: str) -> None:
     refused = await client.get(f"/api/events?type={quote(event_type)}")
-    assert (refused.status, refused.body["place"]) == (422, "type[0]")
+    assert (refused.status, refused.body["path"]) == (422, "type[0]")
 
 
 @pytest.mark.proves("I15")
@@ -249,7 +249,7 @@ async def test_empty_filter_is_refused_for_pages_and_streams(
     client: Client, name: str, accept: dict[str, str]
 ) -> None:
     refused = await client.get(f"/api/events?{name}=", **accept)
-    assert (refused.status, refused.body["place"]) == (422, name)
+    assert (refused.status, refused.body["path"]) == (422, name)
 
 
 @pytest.mark.parametrize(

@@ -40,7 +40,7 @@ async def test_a_flow_is_published_shown_and_drawn(client: Client) -> None:
     stale = await client.call("PUT", "/api/flows/orders", other, If_Match='"9"')
     assert (stale.status, stale["revision"]) == (412, 1)
     second = await client.call("PUT", "/api/flows/orders", other, If_Match='"1"')
-    assert "nodes.b" in [warning["place"] for warning in second["warnings"]]
+    assert "nodes.b" in [warning["path"] for warning in second["warnings"]]
     flow = await client.get("/api/flows/orders")
     assert (flow["version"], set(flow["definition"]["nodes"])) == (2, {"a", "b"})
     first = await client.get("/api/flows/orders?version=1")
@@ -60,7 +60,7 @@ async def test_every_error_in_a_definition_is_reported(client: Client) -> None:
     for method, path in (("PUT", "/api/flows/bad"), ("POST", "/api/flow-check")):
         refused = await client.call(method, path, bad)
         assert (refused.status, refused["code"]) == (422, "invalid_flow")
-        assert {error["place"] for error in refused["faults"]} == {"start", "nodes.a.kind"}
+        assert {error["path"] for error in refused["errors"]} == {"start", "nodes.a.kind"}
     good = await client.post("/api/flow-check", ASK)
     assert (good.status, good.body) == (200, {"warnings": []})
 
@@ -70,7 +70,7 @@ async def test_task_with_the_conflict_policy_steer_is_refused(client: Client) ->
     """The parameters would become a message to another run, and no task would exist."""
     await client.call("PUT", "/api/flows/asks", ASK)
     refused = await client.post("/api/flows/asks/tasks", {"key": "ann", "on_conflict": "steer"})
-    assert (refused.status, refused["place"]) == (422, "on_conflict")
+    assert (refused.status, refused["path"]) == (422, "on_conflict")
     assert refused["detail"].endswith("one of: reject, enqueue, replace, join")
     with pytest.raises(InvalidInput, match="on_conflict"):
         await client.hw.flows.start("asks", key="ann", on_conflict="steer")
@@ -164,7 +164,7 @@ async def test_flow_is_returned_with_its_warnings(client: Client) -> None:
     node = {"kind": "executor", "service": "offered-by-no-worker"}
     await client.call("PUT", "/api/flows/calls", {"start": "a", "nodes": {"a": node}})
     (warning,) = (await client.get("/api/flows/calls"))["warnings"]
-    assert warning["place"] == "nodes.a"
+    assert warning["path"] == "nodes.a"
 
 
 @pytest.mark.proves("I15")

@@ -49,4 +49,4 @@ async def test_interrupts_are_listed_in_pages(client: Client) -> None:
 @pytest.mark.proves("I15")
 async def test_empty_run_id_filter_is_refused(client: Client) -> None:
     refused = await client.get("/api/interrupts?run_id=")
-    assert (refused.status, refused.body["place"]) == (422, "run_id")
+    assert (refused.status, refused.body["path"]) == (422, "run_id")

@@ -128,4 +128,4 @@ async def test_saved_keys_are_listed_in_pages(client: Client) -> None:
 )
 async def test_invalid_cursor_is_refused(client: Client, path: str, cursor: str) -> None:
     refused = await client.get(f"{path}?cursor={cursor}")
-    assert (refused.status, refused["place"]) == (422, "cursor")
+    assert (refused.status, refused["path"]) == (422, "cursor")

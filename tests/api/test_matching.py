@@ -35,7 +35,7 @@ async def test_change_is_made_only_if_the_revision_matches(
     assert (await client.call(method, path, second, If_Match="3")).headers["etag"] == '"4"'
     for value in ("one", '"1', "W/1", "*, *"):
         refused = await client.call(method, path, second, If_Match=value)
-        assert (refused.status, refused["place"]) == (422, "If-Match"), value
+        assert (refused.status, refused["path"]) == (422, "If-Match"), value
     assert (await client.get(path)).headers["etag"] == '"4"'
 
 

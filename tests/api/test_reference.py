@@ -66,7 +66,7 @@ async def test_document_describes_authentication_and_every_answer(client: Client
     assert {scheme["type"] for scheme in schemes.values()} == {"http", "apiKey"}
     assert [set(names) for names in document["security"]] == [{name} for name in schemes]
     members = document["components"]["schemas"]["ProblemView"]["properties"]
-    assert {"place", "faults", "active_run_id", "reason", "error_id"} <= set(members)
+    assert {"path", "errors", "active_run_id", "reason", "error_id"} <= set(members)
     for path, methods in document["paths"].items():
         for method, operation in methods.items():
             statuses = set(operation["responses"])
@@ -93,7 +93,7 @@ async def test_root_paths_are_documented_with_examples(
         (method, path): operation["responses"]
         for path, methods in document["paths"].items()
         for method, operation in methods.items()
-        if operation["tags"] == ["first-centre"]
+        if operation["tags"] == ["v1"]
     }
     assert {path for _, path in calls} == ROOT_PATHS
     for call, answers in calls.items():

@@ -98,7 +98,7 @@ async def test_same_idempotency_key_returns_the_same_run(client: Client) -> None
 
 @pytest.mark.proves("I15")
 @pytest.mark.parametrize(
-    ("body", "place"),
+    ("body", "path"),
     [
         ({}, "job"),
         ({"job": 5}, "job"),
@@ -113,10 +113,10 @@ async def test_same_idempotency_key_returns_the_same_run(client: Client) -> None
     ],
 )
 async def test_invalid_submission_is_refused_with_the_field(
-    client: Client, body: Any, place: str
+    client: Client, body: Any, path: str
 ) -> None:
     answer = await client.post("/api/runs", body)
-    assert (answer.status, answer["code"], answer["place"]) == (422, "invalid_input", place)
+    assert (answer.status, answer["code"], answer["path"]) == (422, "invalid_input", path)
     assert (await client.get("/api/runs"))["runs"] == []
 
 

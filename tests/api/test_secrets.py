@@ -112,7 +112,7 @@ async def test_secret_marked_as_set_is_refused_if_none_is_stored(
     params = {"name": "bob", "password": SET}
     body = {"job": "login", "key": "bob", "params": params}
     refused = await client.call("POST", "/api/runs", body)
-    assert (refused.status, refused["place"]) == (422, "params.password")
+    assert (refused.status, refused["path"]) == (422, "params.password")
     assert "send the secret itself" in refused["detail"]
     with pytest.raises(InvalidInput, match="send the secret itself"):
         await client.hw.keys.save("bob", job="login", params=params)

@@ -90,4 +90,4 @@ async def test_fast_path_and_route_accept_and_refuse_alike(tmp_path: Path, body:
 def _without_messages(response: tuple[int, Any]) -> Any:
     """Keep the code and the field of an error; its message may differ."""
     code, answer = response
-    return answer if code < 400 else {name: answer.get(name) for name in ("code", "place")}
+    return answer if code < 400 else {name: answer.get(name) for name in ("code", "path")}

@@ -63,8 +63,8 @@ async def test_nul_and_invalid_utf_8_are_refused_in_every_path_and_query(
         for method, path, place in await all_calls(client, escape):
             answer = await client.call(method, path, None if method == "GET" else {})
             assert answer.status == 422, (method, path, answer)
-            assert (answer["code"], answer["place"]) == ("invalid_input", place), (method, path)
-            assert answer["detail"] == f"{place}: {problem}"
+            assert (answer["code"], answer["path"]) == ("invalid_input", place), (method, path)
+            assert answer["detail"] == f"{place} {problem}"
         assert (await client.get("/api/keys"))["keys"] == []
 
 

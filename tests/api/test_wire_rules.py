@@ -241,13 +241,13 @@ async def test_field_that_changes_the_meaning_is_refused_by_every_api(
     ):
         body = {"FlowID": flow["id"], "DefinitionJSON": json.dumps(definition)}
         refused = await client.post("/flows/version", body)
-        assert (refused.status, [error["place"] for error in refused["faults"]]) == (
+        assert (refused.status, [error["path"] for error in refused["errors"]]) == (
             422,
             [location],
         )
         for method, path in (("PUT", "/api/flows/demo"), ("POST", "/api/flow-check")):
             refused = await client.call(method, path, definition)
-            assert (refused.status, [error["place"] for error in refused["faults"]]) == (
+            assert (refused.status, [error["path"] for error in refused["errors"]]) == (
                 422,
                 [location],
             )
@@ -264,11 +264,11 @@ async def test_unknown_fields_are_warnings_and_otherwise_the_answer_is_unchanged
     body = {"FlowID": flow["id"], "DefinitionJSON": json.dumps(odd)}
     made = await client.post("/flows/version", body)
     assert (made.status, list(made.body)) == (200, ["id", "warnings"])
-    fields = {warning["place"] for warning in made["warnings"]}
+    fields = {warning["path"] for warning in made["warnings"]}
     assert fields == {"note", "nodes.a.colour"}
     assert all("no effect" in warning["problem"] for warning in made["warnings"])
     api = await client.call("PUT", "/api/flows/other", odd)
-    assert {warning["place"] for warning in api["warnings"]} > fields
+    assert {warning["path"] for warning in api["warnings"]} > fields
     # The API warns of a service without a worker. The answer of the root paths does not.
     plain = body | {"DefinitionJSON": json.dumps(call_work())}
     assert list((await client.post("/flows/version", plain)).body) == ["id"]

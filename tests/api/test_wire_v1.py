@@ -281,7 +281,7 @@ async def test_invalid_requests_get_the_errors_of_the_contract(client: Client) -
     bad = json.dumps({"start": "z", "nodes": {"a": {"kind": "magic"}}})
     faulty = await client.post("/flows/version", {"FlowID": empty["id"], "DefinitionJSON": bad})
     assert faulty.status == 422
-    assert {error["place"] for error in faulty["faults"]} == {"start", "nodes.a.kind"}
+    assert {error["path"] for error in faulty["errors"]} == {"start", "nodes.a.kind"}
     lost = await client.get("/tasks/get?id=task-none")
     assert (lost.status, lost.body) == (404, {"error": "not found"})
     assert (await client.get("/tasks/runs?task_id=task-none")).body == []

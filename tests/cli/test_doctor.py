@@ -74,7 +74,7 @@ def test_violation_is_printed_and_exits_with_1(folder: Path, run_ids: list[RunId
     assert finding == {
         "weight": "violation",
         "promise": "I3",
-        "place": f"run {run_ids[1]}",
+        "subject": f"run {run_ids[1]}",
         "sentence": sentence,
     }
 

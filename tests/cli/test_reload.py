@@ -111,7 +111,7 @@ def test_server_reads_the_lanes_again_on_sighup_and_by_command(folder: Path) -> 
 def test_wrong_file_changes_nothing_and_is_reported_in_one_sentence(folder: Path) -> None:
     file = folder / "headway.toml"
     file.write_text("[lanes]\nmain = 5")
-    sentence = "lanes in headway.toml is invalid: lanes.cron: must be 0 to 1,000,000"
+    sentence = "lanes in headway.toml is invalid: lanes.cron must be 0 to 1,000,000"
     with serving(folder) as (server, address):
         file.write_text("[lanes]\nmain = 7\ncron = -1")
         server.hang_up()

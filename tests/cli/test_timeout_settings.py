@@ -117,9 +117,9 @@ def test_arguments_and_settings_are_checked_together(here: Path) -> None:
     with pytest.raises(InvalidInput) as refused:
         Headway(execution_timeout_s=200)
     assert str(refused.value).startswith(
-        "permission_timeout_s: must be less than execution_timeout_s"
+        "permission_timeout_s must be less than execution_timeout_s"
     )
-    with pytest.raises(InvalidInput, match="lease_ttl_s: must be a number of seconds"):
+    with pytest.raises(InvalidInput, match="lease_ttl_s must be a number of seconds"):
         Headway(lease_ttl_s="long")  # type: ignore[arg-type]
     hw = Headway(execution_timeout_s=200, permission_timeout_s=60)
     assert hw.timeouts.execution_timeout_s == 200
@@ -162,7 +162,7 @@ def test_lanes_are_a_table_of_the_file_or_one_variable(
         ("main", "HEADWAY_LANES is invalid: 'main' should be a lane and its limit, such as"),
         ("main=5 main=6", "HEADWAY_LANES is invalid: the lane 'main' is named twice"),
         ("cron=1 main=-1", "HEADWAY_LANES is invalid: 'main=-1' should be a lane and its"),
-        ("main=9999999", "HEADWAY_LANES is invalid: lanes.main: must be 0 to 1,000,000"),
+        ("main=9999999", "HEADWAY_LANES is invalid: lanes.main must be 0 to 1,000,000"),
     ],
 )
 def test_wrong_lanes_are_refused_in_one_sentence(folder: Path, lanes: str, sentence: str) -> None:
@@ -176,9 +176,9 @@ def test_wrong_lanes_are_refused_in_one_sentence(folder: Path, lanes: str, sente
         ("lanes = 5", "lanes in headway.toml is invalid: it should be a table of lanes"),
         (
             "[lanes]\nmain = '5'",
-            "lanes in headway.toml is invalid: lanes.main: must be a whole",
+            "lanes in headway.toml is invalid: lanes.main must be a whole",
         ),
-        ("[lanes]\nmain = true", "lanes in headway.toml is invalid: lanes.main: must be a"),
+        ("[lanes]\nmain = true", "lanes in headway.toml is invalid: lanes.main must be a"),
     ],
 )
 def test_wrong_lanes_of_the_file_are_refused(folder: Path, text: str, sentence: str) -> None:

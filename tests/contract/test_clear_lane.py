@@ -92,7 +92,7 @@ async def test_pages_of_waiting_runs_go_from_the_newest_to_the_oldest(store: Sql
 
 @pytest.mark.proves("R3.7")
 def test_name_of_the_actor_is_limited_in_length() -> None:
-    with pytest.raises(InvalidInput, match="cancel: "):
+    with pytest.raises(InvalidInput, match="cancel is "):
         ClearRuns((RunId("r"),), MAIN, "x" * 5_000)
 
 

@@ -100,12 +100,12 @@ async def test_raised_limit_lets_waiting_runs_start_at_once(store: SqlStore) -> 
 @pytest.mark.parametrize(
     ("limits", "problem"),
     [
-        ({"main": -1}, f"lanes.main: must be 0 to {LIMIT_MAX:,}"),
-        ({"main": 1.5}, "lanes.main: must be a whole number"),
-        ({"main": True}, "lanes.main: must be a whole number"),
-        ({"main": None}, "lanes.main: must be a whole number"),
+        ({"main": -1}, f"lanes.main must be 0 to {LIMIT_MAX:,}"),
+        ({"main": 1.5}, "lanes.main must be a whole number"),
+        ({"main": True}, "lanes.main must be a whole number"),
+        ({"main": None}, "lanes.main must be a whole number"),
         ({"main": 5, " main ": 5}, "lanes: the lane 'main' is named twice; keep one of them"),
-        ({" ": 5}, "lanes: must not be empty"),
+        ({" ": 5}, "lanes must not be empty"),
     ],
 )
 def test_configuration_that_is_wrong_in_one_lane_is_refused_as_a_whole(

@@ -189,7 +189,7 @@ async def test_file_is_made_replaced_dropped_and_made_in_one_batch(store: SqlSto
 @pytest.mark.proves("S7")
 async def test_path_that_leaves_the_folder_is_refused(store: SqlStore) -> None:
     run = await start_run(store)
-    with pytest.raises(InvalidInput, match=r"file: '\.\./1\.jpg' must not contain"):
+    with pytest.raises(InvalidInput, match=r"file '\.\./1\.jpg' must not contain"):
         finish_file(run, "../1.jpg")
 
 

@@ -99,7 +99,7 @@ async def test_question_that_is_not_open_cannot_be_answered(store: SqlStore) -> 
     assert await store.apply(an_answer(claim.run_id)) == NoOpenInterrupt(False, ())
     await store.apply(Complete(claim))
     assert await store.apply(an_answer(claim.run_id)) == NotActive()
-    with pytest.raises(InvalidInput, match="call_id: must name the question"):
+    with pytest.raises(InvalidInput, match="call_id must name the question"):
         a_message(claim.run_id, kind=ANSWER)
 
 
@@ -171,7 +171,7 @@ async def test_questions_are_removed_with_their_run(store: SqlStore, clock: Fake
     claim = await start_asking(store)
     await store.apply(Complete(claim))
     assert await store.apply(PruneRuns((claim.run_id,), ended_before=Instant(clock() + 1))) == 1
-    assert (await read_all(store))["questions"] == []
+    assert (await read_all(store))["interrupts"] == []
 
 
 @pytest.mark.proves("I3")
@@ -226,7 +226,7 @@ async def test_answer_that_does_not_fit_is_refused_and_the_question_stays_open(
     assert wrong == AnswerMismatch("answer.count", "must be of type integer")
     assert await read_all(store) == before
     assert isinstance(await store.apply(an_answer(claim.run_id, answer={"count": 9})), Posted)
-    with pytest.raises(InvalidInput, match=r"schema.pattern: is not a supported keyword"):
+    with pytest.raises(InvalidInput, match=r"schema.pattern is not a supported keyword"):
         OpenInterrupt(claim, "1.2", QUESTION, document({"pattern": ".*"}))
 
 

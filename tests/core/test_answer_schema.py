@@ -63,19 +63,19 @@ def test_answer_that_does_not_fit_is_refused_with_its_path(
 @pytest.mark.parametrize(
     ("schema", "sentence"),
     [
-        (True, "schema: must be an object"),
-        ({"type": "text"}, "schema.type: must be one of these, or a list of them: null, boolean"),
-        ({"type": []}, "schema.type: must be one of these, or a list of them"),
+        (True, "schema must be an object"),
+        ({"type": "text"}, "schema.type must be one of these, or a list of them: null, boolean"),
+        ({"type": []}, "schema.type must be one of these, or a list of them"),
         (
             {"properties": {"a": {"pattern": "x"}}},
-            "schema.properties.a.pattern: is not a supported",
+            "schema.properties.a.pattern is not a supported",
         ),
-        ({"properties": []}, "schema.properties: must be an object"),
-        ({"items": {"minItems": "2"}}, "schema.items.minItems: must be a number"),
-        ({"anyOf": []}, "schema.anyOf: must be a list of schemas"),
-        ({"anyOf": [{"enum": []}]}, r"schema.anyOf\[0\].enum: must be a non-empty list"),
-        ({"required": "count"}, "schema.required: must be a list of names"),
-        ({"additionalProperties": {}}, "schema.additionalProperties: must be true or false"),
+        ({"properties": []}, "schema.properties must be an object"),
+        ({"items": {"minItems": "2"}}, "schema.items.minItems must be a number"),
+        ({"anyOf": []}, "schema.anyOf must be a list of schemas"),
+        ({"anyOf": [{"enum": []}]}, r"schema.anyOf\[0\].enum must be a non-empty list"),
+        ({"required": "count"}, "schema.required must be a list of names"),
+        ({"additionalProperties": {}}, "schema.additionalProperties must be true or false"),
     ],
 )
 def test_schema_with_unsupported_keywords_is_refused(schema: Any, sentence: str) -> None:

@@ -89,3 +89,23 @@ def test_error_is_equal_after_copying_and_pickling(error: Error) -> None:
     for again in (copy(error), pickle.loads(pickle.dumps(error))):  # noqa: S301
         assert type(again) is type(error)
         assert (str(again), vars(again)) == (str(error), vars(error))
+
+
+@pytest.mark.proves("I15")
+@pytest.mark.parametrize(
+    ("problem", "sentence"),
+    [
+        ("is missing", "params.url is missing"),
+        ("must be text", "params.url must be text"),
+        ("'x' is taken", "params.url 'x' is taken"),
+        (
+            "names that begin with _ are reserved",
+            "params.url: names that begin with _ are reserved",
+        ),
+        ("island", "params.url: island"),
+    ],
+)
+def test_invalid_input_reads_as_a_sentence(problem: str, sentence: str) -> None:
+    error = InvalidInput("params.url", problem)
+    assert str(error) == sentence
+    assert error.errors == (("params.url", problem),)

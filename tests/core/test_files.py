@@ -52,7 +52,7 @@ def test_path_that_leaves_the_folder_or_is_not_portable_is_refused(path: str, pr
 
 @pytest.mark.proves("S7")
 def test_path_that_is_not_text_is_refused() -> None:
-    with pytest.raises(InvalidInput, match="file: must be text"):
+    with pytest.raises(InvalidInput, match="file must be text"):
         check_path(b"1.jpg")  # type: ignore[arg-type]
 
 

@@ -45,20 +45,20 @@ async def test_an_error_is_listed_beside_the_text_and_leads_to_its_line(
     await expect(page.get_by_test_id("verdict")).to_contain_text("cannot be published")
     publish = page.get_by_role("button", name="Publish a new version")
     await expect(publish).to_be_disabled()
-    faults = page.get_by_test_id("fault")
-    await expect(faults).to_have_count(2)
+    issues = page.get_by_test_id("issue")
+    await expect(issues).to_have_count(2)
     line = bad[: bad.index('"kind": "magic"')].count("\n") + 1
-    fault = faults.filter(has_text="nodes.ask.kind")
-    await expect(fault).to_contain_text(f"line {line}")
-    await fault.click()
+    issue = issues.filter(has_text="nodes.ask.kind")
+    await expect(issue).to_contain_text(f"line {line}")
+    await issue.click()
     assert await chosen(page) == '"kind": "magic"'
-    await faults.filter(has_text="edges[").click()
+    await issues.filter(has_text="edges[").click()
     assert '"to": "nowhere"' in await chosen(page)
     # Text that is not JSON is reported at once, at its position.
     await write(page, text.replace('"start": "size",', '"start": "size"'))
-    await expect(faults).to_have_count(1)
-    await expect(faults).to_contain_text("A comma is missing before this.")
-    await faults.click()
+    await expect(issues).to_have_count(1)
+    await expect(issues).to_contain_text("A comma is missing before this.")
+    await issues.click()
     assert await chosen(page) == '"'
 
 
@@ -81,7 +81,7 @@ async def test_an_error_is_underlined_and_marked_beside_its_line(
     assert within is not None
     assert within["y"] <= beside["y"] + beside["height"] / 2 <= within["y"] + within["height"]
     await underlined.hover()
-    said = await page.get_by_test_id("fault").inner_text()
+    said = await page.get_by_test_id("issue").inner_text()
     tooltip = page.locator(".cm-tooltip-lint")
     await expect(tooltip).to_be_visible()
     assert (await tooltip.inner_text()).strip() in said

@@ -124,8 +124,8 @@ async def show_flow(page: Page, viewer: Viewer, screen: str) -> None:
         case "editor":
             await viewer.go(page, f"{address}?tab=definition")
             await write(page, (await written(page)).replace('"approval"', '"magic"'))
-            await expect(page.get_by_test_id("fault")).to_have_count(1)
-            await page.get_by_test_id("fault").click()
+            await expect(page.get_by_test_id("issue")).to_have_count(1)
+            await page.get_by_test_id("issue").click()
         case "tasks":
             await viewer.go(page, f"{address}?tab=tasks")
             await expect(page.get_by_test_id("task").first).to_be_visible()

@@ -242,7 +242,7 @@ async def test_a_child_that_could_never_start_is_refused_with_a_reason(url: str)
             await ctx.start("other", key=" top ", on_conflict="enqueue")
         with pytest.raises(InvalidInput, match="; a child is always a new run"):
             await ctx.start("other", key="bob", on_conflict="join")
-        with pytest.raises(InvalidInput, match="job: 'unknown' is not registered"):
+        with pytest.raises(InvalidInput, match="job 'unknown' is not registered"):
             await ctx.start("unknown")
         with pytest.raises(KeyBusy, match="'busy' already has an active run"):
             await ctx.start("other", key="busy")

@@ -108,12 +108,12 @@ async def test_runs_of_a_schedule_use_the_lane_of_their_job(url: str) -> None:
     [
         (
             {"concurrency": 2, "lane": "main"},
-            "concurrency: cannot be combined with lane; a job with this limit has its own lane",
+            "concurrency cannot be combined with lane; a job with this limit has its own lane",
         ),
-        ({"concurrency": 0}, "concurrency: must be a whole number from 1 to 1,000,000"),
-        ({"concurrency": True}, "concurrency: must be a whole number from 1 to 1,000,000"),
-        ({"concurrency": "2"}, "concurrency: must be a whole number from 1 to 1,000,000"),
-        ({"concurrency": 2, "name": "x" * 252}, "job: is 256 characters; the limit is 255"),
+        ({"concurrency": 0}, "concurrency must be a whole number from 1 to 1,000,000"),
+        ({"concurrency": True}, "concurrency must be a whole number from 1 to 1,000,000"),
+        ({"concurrency": "2"}, "concurrency must be a whole number from 1 to 1,000,000"),
+        ({"concurrency": 2, "name": "x" * 252}, "job is 256 characters; the limit is 255"),
     ],
 )
 def test_an_invalid_concurrency_is_refused_with_a_reason(

@@ -144,10 +144,10 @@ async def test_the_choice_is_stored_with_a_queued_run(hw: Headway, tmp_path: Pat
 async def test_continue_keeps_the_output_and_accepts_no_choice(hw: Headway) -> None:
     run = await hw.continue_("work", key="ann", params={"paths": []})
     assert await run.result() == [True, True]
-    with pytest.raises(InvalidInput, match="on_existing_output: cannot be set in the mode"):
+    with pytest.raises(InvalidInput, match="on_existing_output cannot be set in the mode"):
         await hw.continue_("work", key="ann", params={"paths": []}, on_existing_output="delete")
     with pytest.raises(
-        InvalidInput, match="on_existing_output: must be one of: ask, replace, archive"
+        InvalidInput, match="on_existing_output must be one of: ask, replace, archive"
     ):
         await hw.start("work", key="ann", params={"paths": []}, on_existing_output="burn")
 

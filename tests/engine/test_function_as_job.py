@@ -65,8 +65,8 @@ async def test_a_bound_method_identifies_its_job(url: str) -> None:
             ),
         ),
         (len, "job: the function 'len' is not registered with this Headway"),
-        (None, "job: must be a job's name or its function, not NoneType"),
-        (7, "job: must be a job's name or its function, not int"),
+        (None, "job must be a job's name or its function, not NoneType"),
+        (7, "job must be a job's name or its function, not int"),
     ],
 )
 async def test_an_unknown_job_is_refused_with_a_reason(url: str, job: Any, problem: str) -> None:

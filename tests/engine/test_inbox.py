@@ -153,7 +153,7 @@ async def test_two_interrupts_cannot_be_open_under_one_call_id(url: str) -> None
     async def asks(ctx: RunContext) -> Any:
         first = asyncio.create_task(ctx.interrupt({"delete": 9}, call_id="delete"))
         await wait_for_interrupts(hw.run(ctx.run_id))
-        with pytest.raises(InvalidInput, match="call_id: 'delete' is already open"):
+        with pytest.raises(InvalidInput, match="call_id 'delete' is already open"):
             await ctx.interrupt({"delete": 900}, call_id="delete")
         has_tried.set()
         return await first

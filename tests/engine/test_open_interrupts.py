@@ -262,7 +262,7 @@ async def test_on_shutdown_deny_requires_a_schema_that_allows_a_denial(
         deny = await (await hw.start("asks", params={"on_shutdown": "deny"})).result()
         other = await (await hw.start("asks", params={"on_shutdown": "no"})).result()
     assert deny == ("on_shutdown: the denial does not match the schema: answer.count is missing")
-    assert other == "on_shutdown: must be 'hand_over' or 'deny', not 'no'"
+    assert other == "on_shutdown must be 'hand_over' or 'deny', not 'no'"
 
 
 @pytest.mark.proves("R4.9", "I25")

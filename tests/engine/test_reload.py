@@ -58,7 +58,7 @@ async def test_the_lane_limits_argument_replaces_the_configured_lanes(
     async with Headway(url, lane_limits={" main ": 7}) as hw:
         assert {"main": 7, "cron": 1}.items() <= (await limits(hw)).items()
         assert (await hw.reload()).lanes == ()
-    with pytest.raises(InvalidInput, match=r"lanes\.main: must be a whole number"):
+    with pytest.raises(InvalidInput, match=r"lanes\.main must be a whole number"):
         Headway(url, lane_limits={"main": "many"})  # type: ignore[dict-item]
 
 

@@ -111,8 +111,8 @@ async def test_a_cancelled_future_inside_a_job_is_a_failure(url: str) -> None:
 @pytest.mark.parametrize(
     ("result", "message"),
     [
-        ({"when": {1, 2}}, "result.when: is a set, which JSON cannot represent"),
-        ({"ratio": [1.0, float("nan")]}, "result.ratio[1]: is not a finite number"),
+        ({"when": {1, 2}}, "result.when is a set, which JSON cannot represent"),
+        ({"ratio": [1.0, float("nan")]}, "result.ratio[1] is not a finite number"),
     ],
 )
 async def test_a_result_that_is_not_json_fails_the_run_and_names_the_field(
@@ -141,7 +141,7 @@ async def test_progress_that_is_not_json_is_an_error_of_the_job(
         await ctx.progress(when=object())
 
     async with hw:
-        with pytest.raises(RunFailed, match=r"progress\.when: is a object") as failed:
+        with pytest.raises(RunFailed, match=r"progress\.when is a object") as failed:
             await (await hw.start("work")).result()
     assert failed.value.error["code"] == "error"
 
@@ -184,7 +184,7 @@ async def test_an_unregistered_job_is_refused_with_the_registered_names(
 
     async with hw:
         with pytest.raises(
-            InvalidInput, match=r"job: 'miror' is not registered; registered jobs: mirror"
+            InvalidInput, match=r"job 'miror' is not registered; registered jobs: mirror"
         ):
             await hw.start("miror")
         assert await records_of(hw) == []
@@ -211,7 +211,7 @@ async def test_a_run_whose_job_has_other_parameters_now_fails_with_a_reason(url:
     assert failed.value.error == {
         "code": "invalid_params",
         "message": (
-            "params.pages: is not a parameter of the job; it takes: page_count;"
+            "params.pages is not a parameter of the job; it takes: page_count;"
             " params.page_count: is missing"
         ),
     }

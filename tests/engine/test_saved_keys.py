@@ -44,9 +44,9 @@ async def test_a_start_without_parameters_uses_the_saved_ones(url: str) -> None:
 async def test_incomplete_saved_parameters_are_refused_at_the_start(url: str) -> None:
     async with headway_with_jobs(url) as hw:
         await hw.keys.save("ann", job="mirror", params={"page": 7})
-        with pytest.raises(InvalidInput, match=r"params\.url: is missing"):
+        with pytest.raises(InvalidInput, match=r"params\.url is missing"):
             await hw.start("mirror", key="ann")
-        with pytest.raises(InvalidInput, match=r"params\.url: is missing"):
+        with pytest.raises(InvalidInput, match=r"params\.url is missing"):
             await hw.start("mirror", key="bob")
 
 

@@ -72,7 +72,7 @@ async def test_tokens_are_events_and_the_next_turn_has_the_history(
 async def test_tool_call_waits_for_permission(hw: Headway, *, approved: bool, result: str) -> None:
     run = await start_turn(hw, "delete my notes")
     call_id = await wait_for_question(run)
-    with pytest.raises(InvalidInput, match=r"answer\.approved: must be of type boolean"):
+    with pytest.raises(InvalidInput, match=r"answer\.approved must be of type boolean"):
         await run.answer(call_id, {"approved": "yes"})
     await run.answer(call_id, {"approved": approved}, by="ann")
     assert await run.result() == f"you said: {result} "

@@ -223,5 +223,5 @@ async def test_open_headway_restores_the_callers_headway(
 
 
 async def test_clock_refuses_to_go_back(headway_clock: SteppingClock) -> None:
-    with pytest.raises(InvalidInput, match="seconds: must be 0 to"):
+    with pytest.raises(InvalidInput, match="seconds must be 0 to"):
         await headway_clock.advance(seconds=-1)

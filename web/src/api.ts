@@ -4,8 +4,8 @@ import { client } from "./client/client.gen";
 import { live } from "./live";
 import { serverAddress } from "./origin";
 
-export interface Fault {
-  place: string;
+export interface Issue {
+  path: string;
   problem: string;
 }
 
@@ -14,7 +14,7 @@ export class Refusal extends Error {
     readonly status: number,
     readonly code: string,
     detail: string,
-    readonly faults: Fault[] = [],
+    readonly issues: Issue[] = [],
     /** All members of the server's problem document. */
     readonly problem: Record<string, unknown> = {},
   ) {
@@ -39,14 +39,7 @@ export async function answerOf<T>(call: Promise<Answered<T>>): Promise<T> {
   const problem = (typeof error === "object" && error !== null ? error : {}) as Record<string, unknown>;
   const detail = typeof problem.detail === "string" ? problem.detail : `The server answered ${response.status}.`;
   const code = typeof problem.code === "string" ? problem.code : "unknown";
-  throw new Refusal(response.status, code, sentence(detail), faultsOf(problem), problem);
-}
-
-function faultsOf(problem: Record<string, unknown>): Fault[] {
-  if (Array.isArray(problem.faults)) return problem.faults as Fault[];
-  if (typeof problem.place !== "string") return [];
-  const told = String(problem.detail ?? "");
-  return [{ place: problem.place, problem: told.replace(`${problem.place}: `, "").replace(`${problem.place} `, "") }];
+  throw new Refusal(response.status, code, sentence(detail), Array.isArray(problem.errors) ? (problem.errors as Issue[]) : [], problem);
 }
 
 /** Somebody else has answered already, or nobody asks any more. */

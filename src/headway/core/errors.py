@@ -35,6 +35,7 @@ Error
     └── LeaseLost            another run took the key's lease, or it was not confirmed in time
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
@@ -56,13 +57,29 @@ def _rebuild(kind: type[Error], args: tuple[Any, ...]) -> Error:
     return kind.__new__(kind, *args)
 
 
+_PREDICATE: Final = re.compile(
+    r"(must|is|has|cannot|contains|does|ends|occurs|repeats|needs|calls|should)\b|['\"]"
+)
+"""Openings of problems that continue a sentence whose subject is the field."""
+
+
+def format_problem(field: str, problem: str) -> str:
+    """Return a sentence: `params.url is missing`, but `answer: give --approve or --deny`."""
+    separator = " " if _PREDICATE.match(problem) else ": "
+    return f"{field}{separator}{problem}"
+
+
 class InvalidInput(Error):
-    """An argument is invalid. `field` is its name or path, `problem` what is wrong with it."""
+    """An argument is invalid. `field` is its name or path, `problem` what is wrong with it.
+
+    `errors` has every error as its field and the problem. The first one is `field` and `problem`.
+    """
 
     def __init__(self, field: str, problem: str) -> None:
-        super().__init__(f"{field}: {problem}")
+        super().__init__(format_problem(field, problem))
         self.field = field
         self.problem = problem
+        self.errors: tuple[tuple[str, str], ...] = ((field, problem),)
 
 
 class TooLarge(InvalidInput):
@@ -70,12 +87,12 @@ class TooLarge(InvalidInput):
 
 
 class InvalidFlow(InvalidInput):
-    """A flow definition is invalid. `errors` has every error as its path and the problem."""
+    """A flow definition is invalid. `errors` has every error with its path."""
 
     def __init__(self, errors: Sequence[tuple[str, str]]) -> None:
         super().__init__(*errors[0])
         self.errors = tuple(errors)
-        self.args = ("; ".join(f"{path}: {problem}" for path, problem in errors),)
+        self.args = ("; ".join(format_problem(path, problem) for path, problem in errors),)
 
 
 class ConflictError(Error):

@@ -65,9 +65,9 @@ export function forgetDraft(key: string): void {
 export function noteRefusal(key: string, error: unknown): void {
   const problems: Record<string, string> = {};
   if (error instanceof Refusal) {
-    for (const fault of error.faults) {
-      const [field] = fault.place.replace(/^params\./, "").split(/[.[]/);
-      if (field) problems[field] = fault.problem;
+    for (const issue of error.issues) {
+      const [field] = issue.path.replace(/^params\./, "").split(/[.[]/);
+      if (field) problems[field] = issue.problem;
     }
   }
   const isChanged = error instanceof Refusal && error.status === 412;

@@ -3,7 +3,7 @@ import { Button, TextInput, UnstyledButton } from "@mantine/core";
 import { useDebouncedValue } from "@mantine/hooks";
 import { useMutation, useQuery } from "@tanstack/react-query";
 import { lazy, type ReactNode, Suspense, useMemo, useRef, useState } from "react";
-import { type Fault, queries, reasonOf, Refusal } from "../api";
+import { type Issue, queries, reasonOf, Refusal } from "../api";
 import type { PublishedFlowView } from "../client";
 import { AlertIcon, CheckIcon, CrossIcon } from "../parts/icons";
 import { check, publish } from "./calls";
@@ -42,8 +42,8 @@ export function Editor({ name, onPublished, ...begun }: Props) {
     },
   });
   const marks = useMemo(() => marksOf(text, read, found), [text, read, found]);
-  const jump = (fault: Fault) => area.current?.select(shownSpot(text, read, fault));
-  const canPublish = flowName !== "" && read.fault === null && found.faults?.length === 0 && (name === null || text !== initial);
+  const jump = (issue: Issue) => area.current?.select(shownSpot(text, read, issue));
+  const canPublish = flowName !== "" && read.error === null && found.errors?.length === 0 && (name === null || text !== initial);
   return (
     <div className={classes.columns}>
       <div className={classes.main}>
@@ -73,8 +73,8 @@ export function Editor({ name, onPublished, ...begun }: Props) {
       </div>
       <aside className={classes.side} aria-label="What the server says of it">
         <Verdict found={found} />
-        <FaultList title="Faults" tone="fault" faults={found.faults ?? []} text={text} read={read} onJump={jump} />
-        <FaultList title="Warnings" tone="warning" faults={found.warnings} text={text} read={read} onJump={jump} />
+        <IssueList title="Errors" tone="error" issues={found.errors ?? []} text={text} read={read} onJump={jump} />
+        <IssueList title="Warnings" tone="warning" issues={found.warnings} text={text} read={read} onJump={jump} />
       </aside>
     </div>
   );
@@ -82,8 +82,8 @@ export function Editor({ name, onPublished, ...begun }: Props) {
 
 interface Findings {
   /** Null: it is not known yet. */
-  faults: Fault[] | null;
-  warnings: Fault[];
+  errors: Issue[] | null;
+  warnings: Issue[];
   reason: string | null;
 }
 
@@ -93,17 +93,17 @@ function useFindings(text: string, read: Text): Findings {
   const { data, error } = useQuery({
     queryKey: ["flow-check", settled],
     queryFn: () => check(settled),
-    enabled: read.fault === null && settled === text,
+    enabled: read.error === null && settled === text,
     gcTime: 0,
     retry: false,
   });
   const isSettled = settled === text;
   return useMemo(() => {
-    if (read.fault) return { faults: [{ place: "definition", problem: read.fault.problem }], warnings: [], reason: null };
-    if (!isSettled || (!data && !error)) return { faults: null, warnings: [], reason: null };
-    if (error instanceof Refusal && error.faults.length > 0) return { faults: error.faults, warnings: [], reason: null };
-    if (error) return { faults: null, warnings: [], reason: reasonOf(error) };
-    return { faults: [], warnings: data?.warnings ?? [], reason: null };
+    if (read.error) return { errors: [{ path: "definition", problem: read.error.problem }], warnings: [], reason: null };
+    if (!isSettled || (!data && !error)) return { errors: null, warnings: [], reason: null };
+    if (error instanceof Refusal && error.issues.length > 0) return { errors: error.issues, warnings: [], reason: null };
+    if (error) return { errors: null, warnings: [], reason: reasonOf(error) };
+    return { errors: [], warnings: data?.warnings ?? [], reason: null };
   }, [read, isSettled, data, error]);
 }
 
@@ -112,12 +112,12 @@ function refusalWords(error: unknown): string {
   return reasonOf(error);
 }
 
-function Verdict({ found: { faults, warnings, reason } }: { found: Findings }) {
+function Verdict({ found: { errors, warnings, reason } }: { found: Findings }) {
   let [words, tone, icon]: [string, string, ReactNode] = ["Looking at it…", "plain", null];
-  if (reason !== null) [words, tone, icon] = [reason, "fault", <CrossIcon key="icon" />];
-  else if (faults !== null && faults.length > 0) [words, tone, icon] = ["It cannot be published yet.", "fault", <CrossIcon key="icon" />];
-  else if (faults !== null && warnings.length > 0) [words, tone, icon] = ["It can be published, with warnings.", "warning", <AlertIcon key="icon" />];
-  else if (faults !== null) [words, tone, icon] = ["It can be published.", "good", <CheckIcon key="icon" />];
+  if (reason !== null) [words, tone, icon] = [reason, "error", <CrossIcon key="icon" />];
+  else if (errors !== null && errors.length > 0) [words, tone, icon] = ["It cannot be published yet.", "error", <CrossIcon key="icon" />];
+  else if (errors !== null && warnings.length > 0) [words, tone, icon] = ["It can be published, with warnings.", "warning", <AlertIcon key="icon" />];
+  else if (errors !== null) [words, tone, icon] = ["It can be published.", "good", <CheckIcon key="icon" />];
   return (
     <p className={classes.verdict} data-tone={tone} role="status" data-testid="verdict">
       {icon}
@@ -128,49 +128,49 @@ function Verdict({ found: { faults, warnings, reason } }: { found: Findings }) {
 
 interface ListProps {
   title: string;
-  tone: "fault" | "warning";
-  faults: Fault[];
+  tone: "error" | "warning";
+  issues: Issue[];
   text: string;
   read: Text;
-  onJump: (fault: Fault) => void;
+  onJump: (issue: Issue) => void;
 }
 
-function FaultList({ title, tone, faults, text, read, onJump }: ListProps) {
-  if (faults.length === 0) return null;
+function IssueList({ title, tone, issues, text, read, onJump }: ListProps) {
+  if (issues.length === 0) return null;
   return (
-    <section className={classes.faults} aria-label={title}>
+    <section className={classes.issues} aria-label={title}>
       <ul>
-        {faults.slice(0, SHOWN_COUNT_MAX).map((fault) => (
-          <li key={`${fault.place} ${fault.problem}`}>
-            <UnstyledButton className={classes.fault} data-tone={tone} onClick={() => onJump(fault)} data-testid="fault">
-              <span className={classes.place}>
-                {fault.place} <span>line {lineOfFault(text, read, fault)}</span>
+        {issues.slice(0, SHOWN_COUNT_MAX).map((issue) => (
+          <li key={`${issue.path} ${issue.problem}`}>
+            <UnstyledButton className={classes.issue} data-tone={tone} onClick={() => onJump(issue)} data-testid="issue">
+              <span className={classes.path}>
+                {issue.path} <span>line {lineOfIssue(text, read, issue)}</span>
               </span>
-              <span dir="auto">{fault.problem}</span>
+              <span dir="auto">{issue.problem}</span>
             </UnstyledButton>
           </li>
         ))}
       </ul>
-      {faults.length > SHOWN_COUNT_MAX && <p>and {faults.length - SHOWN_COUNT_MAX} more</p>}
+      {issues.length > SHOWN_COUNT_MAX && <p>and {issues.length - SHOWN_COUNT_MAX} more</p>}
     </section>
   );
 }
 
-function lineOfFault(text: string, read: Text, fault: Fault): number {
-  return lineOf(text, shownSpot(text, read, fault).from);
+function lineOfIssue(text: string, read: Text, issue: Issue): number {
+  return lineOf(text, shownSpot(text, read, issue).from);
 }
 
-/** Where a fault is shown: a place of many lines by its first. */
-function shownSpot(text: string, read: Text, fault: Fault): Spot {
-  const { from, to } = (read.fault ? { from: read.fault.at, to: read.fault.at + 1 } : spotOf(read, fault.place)) ?? { from: 0, to: 0 };
+/** Where an issue is shown: at its first line if it has many. */
+function shownSpot(text: string, read: Text, issue: Issue): Spot {
+  const { from, to } = (read.error ? { from: read.error.at, to: read.error.at + 1 } : spotOf(read, issue.path)) ?? { from: 0, to: 0 };
   const lineEnd = text.indexOf("\n", from);
   return { from, to: Math.min(to, lineEnd === -1 ? text.length : lineEnd) };
 }
 
-function marksOf(text: string, read: Text, { faults, warnings }: Findings): Marks {
-  const marked = (severity: "error" | "warning") => (fault: Fault) => ({ ...shownSpot(text, read, fault), severity, message: fault.problem });
+function marksOf(text: string, read: Text, { errors, warnings }: Findings): Marks {
+  const marked = (severity: "error" | "warning") => (issue: Issue) => ({ ...shownSpot(text, read, issue), severity, message: issue.problem });
   return {
     text,
-    found: [...(faults ?? []).slice(0, SHOWN_COUNT_MAX).map(marked("error")), ...warnings.slice(0, SHOWN_COUNT_MAX).map(marked("warning"))],
+    found: [...(errors ?? []).slice(0, SHOWN_COUNT_MAX).map(marked("error")), ...warnings.slice(0, SHOWN_COUNT_MAX).map(marked("warning"))],
   };
 }

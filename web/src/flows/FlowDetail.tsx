@@ -141,11 +141,11 @@ function Warnings({ warnings }: { warnings: IssueView[] }) {
   if (warnings.length === 0) return null;
   return (
     <ul className={classes.warnings} aria-label="Warnings">
-      {warnings.slice(0, 5).map(({ place, problem }) => (
-        <li key={`${place} ${problem}`} dir="auto">
+      {warnings.slice(0, 5).map(({ path, problem }) => (
+        <li key={`${path} ${problem}`} dir="auto">
           <AlertIcon size={14} />
           <span>
-            <code>{place}</code> {problem}
+            <code>{path}</code> {problem}
           </span>
         </li>
       ))}

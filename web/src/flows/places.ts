@@ -1,11 +1,11 @@
 /**
- * Where in a JSON text everything stands, under the names that the server gives to places
+ * Where in a JSON text everything stands, under the paths that the server uses
  * (`nodes.a.prep`, `nodes["a b"]`, `edges[3].to`); or where it stops being JSON.
  */
 export interface Text {
   spots: Map<string, Spot>;
   /** Null: it is JSON. */
-  fault: { at: number; problem: string } | null;
+  error: { at: number; problem: string } | null;
 }
 
 /** From its first character to the one behind its last. */
@@ -35,19 +35,19 @@ class Reader {
     if (this.at < this.text.length) this.refuse("There is something after the end of the definition.");
   }
 
-  private value(place: string, depth: number): void {
+  private value(path: string, depth: number): void {
     if (depth > DEPTH_MAX) this.refuse("This is nested too deep.");
     this.skip();
     const from = this.at;
     const sign = this.text[from];
-    if (sign === "{") this.members(place, depth);
-    else if (sign === "[") this.items(place, depth);
+    if (sign === "{") this.members(path, depth);
+    else if (sign === "[") this.items(path, depth);
     else if (sign === '"') this.string();
     else if (this.taken(WORD) === null) this.refuse(from >= this.text.length ? "The text ends too early." : "A value is expected here.");
-    this.spots.set(place, { from, to: this.at });
+    this.spots.set(path, { from, to: this.at });
   }
 
-  private members(place: string, depth: number): void {
+  private members(path: string, depth: number): void {
     this.at += 1;
     for (let isFirst = true; !this.ends("}"); isFirst = false) {
       if (!isFirst) this.expect(",", "A comma is missing before this.");
@@ -56,18 +56,18 @@ class Reader {
       const name = this.string();
       this.skip();
       this.expect(":", "A colon is missing here.");
-      const inner = memberPlace(place, name);
+      const inner = memberPath(path, name);
       this.value(inner, depth + 1);
       const spot = this.spots.get(inner) as Spot;
       this.spots.set(inner, { from, to: spot.to });
     }
   }
 
-  private items(place: string, depth: number): void {
+  private items(path: string, depth: number): void {
     this.at += 1;
     for (let index = 0; !this.ends("]"); index += 1) {
       if (index > 0) this.expect(",", "A comma is missing before this.");
-      this.value(`${place}[${index}]`, depth + 1);
+      this.value(`${path}[${index}]`, depth + 1);
     }
   }
 
@@ -121,22 +121,22 @@ export function readText(text: string): Text {
   const reader = new Reader(text);
   try {
     reader.whole();
-    return { spots: reader.spots, fault: null };
+    return { spots: reader.spots, error: null };
   } catch (error) {
     if (!(error instanceof NotJson)) throw error;
-    return { spots: reader.spots, fault: { at: error.at, problem: error.message } };
+    return { spots: reader.spots, error: { at: error.at, problem: error.message } };
   }
 }
 
-function memberPlace(place: string, name: string): string {
-  if (PLAIN_NAME.test(name)) return place === "" ? name : `${place}.${name}`;
+function memberPath(path: string, name: string): string {
+  if (PLAIN_NAME.test(name)) return path === "" ? name : `${path}.${name}`;
   const cut = [...name].length <= SHOWN_LENGTH_MAX ? name : `${[...name].slice(0, SHOWN_LENGTH_MAX).join("")}…`;
-  return `${place}["${cut.replaceAll('"', '\\"')}"]`;
+  return `${path}["${cut.replaceAll('"', '\\"')}"]`;
 }
 
-/** The spot of a place; of what is missing, that of whatever it is missing in. */
-export function spotOf(text: Text, place: string): Spot | null {
-  for (let wanted = place; wanted !== ""; wanted = wanted.replace(LAST_PART, "")) {
+/** The spot of a path; for a missing member, the spot of the object that lacks it. */
+export function spotOf(text: Text, path: string): Spot | null {
+  for (let wanted = path; wanted !== ""; wanted = wanted.replace(LAST_PART, "")) {
     const spot = text.spots.get(wanted);
     if (spot) return spot;
     if (!LAST_PART.test(wanted)) break;

@@ -34,7 +34,7 @@ export function InterruptCard({ interrupt, isInRun = false, onAnswered }: Props)
     onError: (error) => isTooLate(error) && onAnswered?.(false),
     onSettled: () => queries.invalidateQueries({ queryKey: ["interrupts"] }),
   });
-  const problems = answering.error instanceof Refusal ? problemsOf(answering.error.faults) : {};
+  const problems = answering.error instanceof Refusal ? problemsOf(answering.error.issues) : {};
   return (
     <article className={classes.card} aria-label={title} data-testid="question" tabIndex={-1}>
       <div className={classes.head}>

@@ -3,7 +3,7 @@
  * headline; the rest is shown as it is. What the answer may be is the question's JSON Schema, or one
  * that the document itself has under `schema`.
  */
-import type { Fault } from "../api";
+import type { Issue } from "../api";
 import type { InterruptView } from "../client";
 import type { Values } from "../form/SchemaForm";
 import type { Schema } from "../form/schema";
@@ -64,9 +64,9 @@ export function defaultWords({ answer_deadline_at, default: otherwise }: Pick<In
   return isNo ? `No answer counts as a no ${when}.` : `Without an answer it goes on ${when} with ${briefly(otherwise)}.`;
 }
 
-/** The faults of a refused answer, by the fields that are to blame. */
-export function problemsOf(faults: Fault[]): Record<string, string> {
-  const found = faults.map(({ place, problem }) => [place.replace(/^answer\.?/, "").split(/[.[]/)[0], problem]);
+/** The issues of a refused answer, by the fields that are to blame. */
+export function problemsOf(issues: Issue[]): Record<string, string> {
+  const found = issues.map(({ path, problem }) => [path.replace(/^answer\.?/, "").split(/[.[]/)[0], problem]);
   return Object.fromEntries(found.filter(([field]) => field)) as Record<string, string>;
 }
 

@@ -7,6 +7,7 @@ from typing import Annotated, Final
 from fastapi import Header
 
 from headway.api.http.problem import Problem
+from headway.core.errors import InvalidInput
 
 IfMatch = Annotated[
     str | None,
@@ -37,8 +38,7 @@ async def expected_revision(
             raise _to_revision_conflict(resource, None)
         return None
     if _TAGS.fullmatch(header) is None:
-        problem = 'If-Match: must be a revision, such as "3", or *'
-        raise Problem(422, "invalid_input", problem, {"place": "If-Match"})
+        raise InvalidInput("If-Match", 'must be a revision, such as "3", or *')
     tags = [bare or tag for weak, tag, bare in _TAG_PARTS.findall(header) if not weak]
     accepted = [int(tag) for tag in tags if re.fullmatch("[0-9]{1,18}", tag)]
     if len(accepted) == 1:  # The write itself compares it, so it need not be read here.

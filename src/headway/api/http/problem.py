@@ -6,7 +6,7 @@ There is no `type` member: `code` distinguishes the errors. Without a `type`, RF
 
 import json
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from http import HTTPStatus
 from typing import Any, Final, NamedTuple
 
@@ -22,6 +22,7 @@ from headway.core.errors import (
     InboxOverflow,
     InfrastructureError,
     InterruptNotOpen,
+    InvalidFlow,
     InvalidInput,
     KeyBusy,
     KeyLocked,
@@ -33,6 +34,7 @@ from headway.core.errors import (
     RunNotActive,
     RunNotFound,
     TooLarge,
+    format_problem,
 )
 from headway.log import event_log
 from headway.ports.write_tracker import is_written
@@ -83,8 +85,9 @@ class _ErrorResponse(NamedTuple):
 
 _RUN_MEMBER: Final = {"run_id": "run_id"}
 _RESPONSES_BY_ERROR: Final[Mapping[type[Error], _ErrorResponse]] = {
-    TooLarge: _ErrorResponse(413, "too_large", {"place": "field"}),
-    InvalidInput: _ErrorResponse(422, "invalid_input", {"place": "field"}),
+    TooLarge: _ErrorResponse(413, "too_large", {"path": "field"}),
+    InvalidInput: _ErrorResponse(422, "invalid_input", {"path": "field"}),
+    InvalidFlow: _ErrorResponse(422, "invalid_flow", {"path": "field"}),
     KeyBusy: _ErrorResponse(409, "key_busy", {"active_run_id": "active_run_id"}),
     OutputExists: _ErrorResponse(409, "output_exists"),
     InterruptNotOpen: _ErrorResponse(409, "stale"),
@@ -112,6 +115,8 @@ def to_problem(error: Error) -> Problem:
             members = {
                 member: getattr(error, attribute) for member, attribute in response.members.items()
             }
+            if isinstance(error, InvalidInput):
+                members["errors"] = issue_views(error.errors)
             return _make_problem(response.status, response.code, str(error), **members)
     return (
         _to_outage_problem(error)
@@ -175,13 +180,22 @@ def internal_error(error: BaseException) -> Problem:
 
 def invalid_request(errors: Sequence[Mapping[str, Any]]) -> Problem:
     """Return a 422 Problem that lists all pydantic errors. `detail` describes the first one."""
-    issues = [{"place": _format_field(error["loc"]), "problem": error["msg"]} for error in errors]
-    field, problem = issues[0]["place"], issues[0]["problem"]
-    detail = f"{field}: {problem[:1].lower()}{problem[1:]}"
-    return Problem(422, "invalid_input", detail, {"place": field, "faults": issues})
+    issues = [(_format_path(error["loc"]), _lower_first(error["msg"])) for error in errors]
+    path, problem = issues[0]
+    members = {"path": path, "errors": issue_views(issues)}
+    return Problem(422, "invalid_input", format_problem(path, problem), members)
 
 
-def _format_field(location: tuple[Any, ...]) -> str:
+def issue_views(issues: Iterable[tuple[str, str]]) -> list[dict[str, str]]:
+    """Return errors or warnings as JSON: each has the path of a field and the problem."""
+    return [{"path": path, "problem": problem} for path, problem in issues]
+
+
+def _lower_first(text: str) -> str:
+    return text[:1].lower() + text[1:]
+
+
+def _format_path(location: tuple[Any, ...]) -> str:
     """Format a pydantic location as a path, without its first part (`body`, `query` …)."""
     path = location[1:] if len(location) > 1 else location
     parts = [f"[{part}]" if isinstance(part, int) else f".{part}" for part in path]

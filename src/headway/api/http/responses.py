@@ -20,7 +20,7 @@ _DESCRIPTIONS: Final = {
     413: "The body is too large.",
     415: "The body is not JSON.",
     421: "The host name is not allowed.",
-    422: "The request is invalid; `place` names the field.",
+    422: "The request is invalid; `path` names the field.",
     429: "A limit is reached; retry after `Retry-After`.",
     431: "The headers are too large.",
     500: "Internal error; see the server log for `error_id`.",

@@ -36,6 +36,7 @@ from headway.api.wire.api_models import (
 from headway.api.wire.flow_bodies import worker_view
 from headway.api.wire.path_names import LANE_PATH, NamePath
 from headway.api.wire.views import holder_view, key_view, lane_view, to_json_array
+from headway.core.errors import InvalidInput
 from headway.core.ids import LaneName
 from headway.ports.run_reader import LaneCounts
 
@@ -161,8 +162,8 @@ def _add_lane_control_routes(
         A lowered limit stops no run. No new run starts until fewer than the limit are active.
         """
         if not body.model_dump(exclude_none=True):
-            problem = f"body: give at least one of {', '.join(LaneBody.model_fields)}"
-            raise Problem(422, "invalid_input", problem, {"place": "body"})
+            problem = f"must have at least one of: {', '.join(LaneBody.model_fields)}"
+            raise InvalidInput("body", problem)
         expected = await expected_revision(if_match, f"lane {name!r}", lambda: read_revision(name))
         await api.lanes.set(
             name,

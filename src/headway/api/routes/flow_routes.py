@@ -15,7 +15,7 @@ from headway.api.http.cursor import (
     split_page,
 )
 from headway.api.http.if_match import IfMatch, expected_revision
-from headway.api.http.problem import Problem
+from headway.api.http.problem import issue_views
 from headway.api.http.request import Actor
 from headway.api.http.responses import (
     ETAG_HEADER,
@@ -25,7 +25,7 @@ from headway.api.http.responses import (
     success_response,
 )
 from headway.api.http.strict import StrictRoute
-from headway.api.wire.flow_bodies import DEFINITION_BODY, encode_json, flow_view, issue_views
+from headway.api.wire.flow_bodies import DEFINITION_BODY, encode_json, flow_view
 from headway.api.wire.flow_views import (
     FlowCheckView,
     FlowDetailView,
@@ -34,7 +34,7 @@ from headway.api.wire.flow_views import (
     VersionList,
 )
 from headway.api.wire.path_names import FLOW_PATH, FLOW_PREFIX, NamePath
-from headway.core.errors import FlowNotFound, InvalidFlow
+from headway.core.errors import FlowNotFound, InvalidInput
 
 Strict = Annotated[bool, Query(description="Refuse a definition that has warnings.")]
 Version = Annotated[int | None, Query(ge=1, le=INT32_MAX)]
@@ -92,10 +92,7 @@ def _add_check_route(router: APIRouter, api: HeadwayApi) -> None:
     )
     async def check_flow(request: Request, strict: Strict = False) -> Response:
         """Check the definition in the body without publishing it, and return its warnings."""
-        try:
-            warnings = await api.flows.validate(await _read_body_text(request), strict=strict)
-        except InvalidFlow as error:
-            raise _to_invalid_flow_problem(error) from None
+        warnings = await api.flows.validate(await _read_body_text(request), strict=strict)
         return json_response(encode_json({"warnings": issue_views(warnings)}))
 
 
@@ -126,13 +123,10 @@ def _add_publish_route(router: APIRouter, api: HeadwayApi) -> None:
     ) -> Response:
         """Publish the definition in the body as the newest version. Tasks keep their version."""
         expected = await expected_revision(if_match, f"flow {name!r}", lambda: read_revision(name))
-        try:
-            text = await _read_body_text(request)
-            published = await api.flows.publish(
-                name, text, expected_revision=expected, strict=strict, by=by
-            )
-        except InvalidFlow as error:
-            raise _to_invalid_flow_problem(error) from None
+        text = await _read_body_text(request)
+        published = await api.flows.publish(
+            name, text, expected_revision=expected, strict=strict, by=by
+        )
         body = {
             "name": published.name,
             "id": published.id,
@@ -200,9 +194,4 @@ async def _read_body_text(request: Request) -> str:
     try:
         return (await request.body()).decode()
     except UnicodeDecodeError:
-        raise Problem(422, "invalid_input", "body: is not UTF-8", {"place": "body"}) from None
-
-
-def _to_invalid_flow_problem(error: InvalidFlow) -> Problem:
-    members = {"place": error.field, "faults": issue_views(error.errors)}
-    return Problem(422, "invalid_flow", str(error), members)
+        raise InvalidInput("body", "is not UTF-8") from None

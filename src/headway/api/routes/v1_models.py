@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from headway.api.http.responses import JSON_TYPE, RETRY_AFTER_HEADER, problem_responses
 from headway.api.wire.api_models import IssueView
 
-TAG: Final = "first-centre"
+TAG: Final = "v1"
 Schema = dict[str, Any]
 JsonObject = dict[str, Any]
 ErrorExamples = Mapping[int, tuple[str, JsonObject]]
@@ -76,7 +76,7 @@ class WireV1ErrorView(BaseModel):
 
     error: str
     detail: str | None = Field(None, description="The problem and its field.")
-    faults: list[IssueView] | None = Field(
+    errors: list[IssueView] | None = Field(
         None, description="All errors of a definition, each with its path."
     )
 
@@ -196,20 +196,20 @@ _CONFLICT: Final[ErrorExamples] = {
     409: ("The request conflicts with the current state.", {"error": "key 'ann' is locked"})
 }
 _TOO_MANY: Final[ErrorExamples] = {429: ("A limit is reached.", {"error": "lane 'flow' is full"})}
-_ISSUES: Final = [{"place": "start", "problem": "names no node"}]
+_ISSUES: Final = [{"path": "start", "problem": "names no node"}]
 _WARNINGS: Final[Schema] = {
     "type": "array",
     "description": "Unknown fields of the definition, which have no effect; absent if there are"
     " none. Fields of other dialects that would change its meaning are refused with 422.",
     "items": {
         "type": "object",
-        "required": ["place", "problem"],
-        "properties": {"place": _TEXT, "problem": _TEXT},
+        "required": ["path", "problem"],
+        "properties": {"path": _TEXT, "problem": _TEXT},
         "additionalProperties": False,
     },
 }
 _INVALID_DEFINITION: Final[ErrorExamples] = {
-    422: ("The definition is invalid.", {"error": "start: names no node", "faults": _ISSUES})
+    422: ("The definition is invalid.", {"error": "start: names no node", "errors": _ISSUES})
 }
 _NO_START: Final[ErrorExamples] = {
     400: ("The request is invalid, or no version is published.", {"error": "no start"})

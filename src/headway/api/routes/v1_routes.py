@@ -14,10 +14,9 @@ from starlette.routing import Route
 
 from headway.api.headway_api import HeadwayApi
 from headway.api.http.cursor import INT32_MAX, take_fitting
-from headway.api.http.problem import RETRY_AFTER_S
+from headway.api.http.problem import RETRY_AFTER_S, issue_views
 from headway.api.http.request import get_actor
 from headway.api.routes import v1_models as models
-from headway.api.wire.flow_bodies import issue_views
 from headway.core.command.run.wait import Wake
 from headway.core.document import decode_document
 from headway.core.errors import (
@@ -78,7 +77,7 @@ def wire_v1_router(api: HeadwayApi) -> APIRouter:
     for method, paths, call, options in calls:
         for path in paths:
             allowed.setdefault(path, []).append(method)
-            name = f"first_centre_{method.lower()}{path.replace('/', '_')}"
+            name = f"v1_{method.lower()}{path.replace('/', '_')}"
             handler = _wrap_call(api, call)
             router.add_api_route(
                 path, handler, methods=[method], name=name, response_class=Response, **options
@@ -101,7 +100,7 @@ def _wrap_call(api: HeadwayApi, call: CallHandler) -> RouteHandler:
             return _json_response(error.body, status=error.status)
         except InvalidFlow as error:
             return _json_response(
-                {"error": str(error), "faults": issue_views(error.errors)}, status=422
+                {"error": str(error), "errors": issue_views(error.errors)}, status=422
             )
         except (RunNotFound, RunNotActive, FlowNotFound):
             return _json_response({"error": "not found"}, status=404)

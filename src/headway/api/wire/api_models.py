@@ -443,7 +443,7 @@ EVENT_STREAM: Final[dict[str, Any]] = {
 
 
 class IssueView(BaseModel):
-    place: str = Field(examples=["nodes.ship.service"])
+    path: str = Field(examples=["nodes.ship.service"])
     problem: str
 
 
@@ -456,8 +456,8 @@ class ProblemView(BaseModel):
     detail: str = Field(
         description="One sentence, for people.", examples=["key 'ann' already has an active run"]
     )
-    place: str | None = Field(None, description="The invalid field.")
-    faults: list[IssueView] | None = Field(
+    path: str | None = Field(None, description="The invalid field.")
+    errors: list[IssueView] | None = Field(
         None, description="All errors of the request, each with its field."
     )
     active_run_id: str | None = Field(None, description="The active run that conflicts.")

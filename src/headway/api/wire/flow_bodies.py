@@ -1,7 +1,7 @@
 """Request bodies of flows and tasks, and the JSON of flows, tasks and workers."""
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Annotated, Any, Final
 
 from pydantic import Field, WithJsonSchema
@@ -110,10 +110,6 @@ def flow_view(flow: SavedFlow) -> dict[str, Any]:
         "created_at": format_instant(flow.created_at),
         "updated_at": format_instant(flow.updated_at),
     }
-
-
-def issue_views(issues: Iterable[tuple[str, str]]) -> list[dict[str, str]]:
-    return [{"place": field, "problem": problem} for field, problem in issues]
 
 
 def task_view(task: TaskView) -> dict[str, Any]:

@@ -46,7 +46,7 @@ def _finding_fields(finding: Finding) -> dict[str, str]:
     return {
         "weight": finding.severity,
         "promise": finding.promise,
-        "place": finding.subject,
+        "subject": finding.subject,
         "sentence": finding.sentence,
     }
 

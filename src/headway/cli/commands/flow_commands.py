@@ -18,7 +18,7 @@ from headway.cli.options import (
     VersionOption,
 )
 from headway.cli.output.printing import format_age, print_json, print_list, print_result
-from headway.core.errors import ConfigurationError, InvalidFlow, InvalidInput
+from headway.core.errors import ConfigurationError, InvalidFlow, InvalidInput, format_problem
 from headway.core.flow.definition.definition import ErrorPolicy
 from headway.core.flow.parse import parse_flow
 from headway.core.run.admission import TASK_POLICIES, OnConflict
@@ -52,10 +52,10 @@ def validate(
     if strict:
         errors, warnings = (*errors, *warnings), ()
     if json:
-        print_json({"faults": _to_json(errors), "warnings": _to_json(warnings)})
+        print_json({"errors": _to_json(errors), "warnings": _to_json(warnings)})
     else:
-        for field, problem in errors:
-            print(f"error    {field}: {problem}")
+        for path, problem in errors:
+            print(f"error    {format_problem(path, problem)}")
         _print_warnings(_to_json(warnings))
         if not errors:
             print("valid")
@@ -172,9 +172,9 @@ def _read_file(file: Path) -> str:
 
 
 def _to_json(problems: Iterable[FlowProblem]) -> list[dict[str, str]]:
-    return [{"place": field, "problem": problem} for field, problem in problems]
+    return [{"path": path, "problem": problem} for path, problem in problems]
 
 
 def _print_warnings(warnings: Iterable[dict[str, str]]) -> None:
     for warning in warnings:
-        print(f"warning  {warning['place']}: {warning['problem']}")
+        print(f"warning  {format_problem(warning['path'], warning['problem'])}")

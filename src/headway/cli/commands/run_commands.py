@@ -153,7 +153,7 @@ async def _submit(client: Client, body: dict[str, Any], idempotency_key: str | N
     try:
         return await client.start("/api/runs", body, idempotency_key=idempotency_key)
     except ApiError as error:
-        if error.extensions.get("place") == "job":
+        if error.extensions.get("path") == "job":
             with suppress(ApiError):  # Then report the first error alone.
                 if not (await client.get("/api/jobs"))["jobs"]:
                     error.args = (f"{error}; {NO_JOBS_HINT}",)
