@@ -38,7 +38,7 @@ LOGIN = f"ann:{SECRET}"
 def test_invalid_url_is_refused(folder: Path, rest: str, problem: str) -> None:
     url = f"postgresql://{LOGIN}@localhost/headway{rest}"
     sentence = refusal("db", "upgrade", folder=folder, HEADWAY_DATABASE_URL=url)
-    assert sentence == f"database URL 1 has {problem}"
+    assert sentence == f"the database URL has {problem}"
 
 
 @pytest.mark.proves("R4.4")

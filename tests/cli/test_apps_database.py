@@ -94,6 +94,17 @@ def test_app_given_as_a_file_is_refused_with_its_module_name() -> None:
     assert str(refused.value) == "--app 'folder/jobs.py:hw' must be folder.jobs:hw, without .py"
 
 
+@pytest.mark.proves("I15")
+def test_app_is_checked_before_the_port(folder: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        result = headway("serve", "--app", "nope:hw", "--port", port, folder=folder)
+    assert (result.code, result.err) == (
+        EXIT_INVALID,
+        "headway: --app 'nope:hw': there is no module 'nope'\n",
+    )
+
+
 @pytest.mark.proves("I9")
 def test_server_on_a_port_in_use_executes_nothing(folder: Path) -> None:
     output_of(headway("db", "upgrade", "--app", "jobs:hw", folder=folder))

@@ -71,6 +71,36 @@ async def test_watch_exits_with_1_if_the_run_does_not_succeed(cli: CommandRunner
     assert await runs.submit("echo", watch=True) == 0
 
 
+@pytest.mark.proves("R1.12")
+@pytest.mark.parametrize("as_json", [False, True])
+async def test_watch_reports_what_the_run_waits_for(
+    cli: CommandRunner,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    as_json: bool,
+) -> None:
+    monkeypatch.setattr(watch, "POLL_S", 0.01)
+    await cli.lines(lanes.pause("main"))
+    (run_id,) = await cli.lines(runs.submit("echo"))
+    watching = asyncio.create_task(watch.watch(run_id, json=as_json))
+    reported = ""
+    async with asyncio.timeout(30):
+        while not reported:
+            await asyncio.sleep(0.01)
+            reported = capsys.readouterr().err
+    assert reported == "queued: Lane 'main' is paused. Resume the lane.\n"
+    await cli.client.call("PATCH", "/api/lanes/main", {"paused": False})
+    assert await watching == 0
+
+
+async def test_explanation_names_the_holders_once(cli: CommandRunner) -> None:
+    (run_id,) = await cli.lines(runs.submit("stay", key="ann"))
+    await cli.client.wait_until_running(run_id)
+    names = [line.split("\t")[0] for line in (await cli.lines(runs.explain(run_id)))[1:]]
+    assert "held by" in names
+    assert "holder ids" not in names
+
+
 @pytest.mark.proves("R1.1")
 async def test_busy_key_and_missing_run_have_their_own_exit_codes(
     cli: CommandRunner,

@@ -65,6 +65,21 @@ def test_version_is_that_of_the_package(folder: Path) -> None:
             "headway run submit",
             "Unknown option: --wacth. Did you mean --watch?",
         ),
+        (
+            ["run", "submit", "wait", "--lan", "x"],
+            "headway run submit",
+            ("Unknown option: --lan. Did you mean --lane? Write a parameter as name=value: lan=x."),
+        ),
+        (
+            ["run", "submit", "wait", "--timeout-s", "abc"],
+            "headway run submit",
+            '--timeout-s must be a number or none, not "abc".',
+        ),
+        (
+            ["run", "list", "--limit", "abc"],
+            "headway run list",
+            '--limit must be a whole number, not "abc".',
+        ),
     ],
 )
 def test_unaccepted_arguments_are_named(

@@ -174,7 +174,9 @@ def test_closed_lane_is_the_gate_with_or_without_live_instances(
 def test_without_a_live_instance_the_job_is_the_gate(leases: dict[InstanceId, int]) -> None:
     explanation = explain_at_noon(a_run(job="fetch"), leases=leases)
     assert explanation.gate is Gate.NO_LIVE_INSTANCE
-    assert explanation.remedy == "Start a program that has registered job 'fetch'."
+    assert explanation.remedy.startswith(
+        "Start a program that has registered job 'fetch', for example"
+    )
 
 
 def test_run_with_a_free_slot_waits_for_an_instance_with_its_job() -> None:
@@ -261,8 +263,10 @@ def test_lease_is_valid_until_its_last_moment() -> None:
 
 
 def test_run_that_waits_without_a_slot_is_not_queued() -> None:
-    explanation = explain_at_noon(a_run(**HELD | {"slot": None}), moved_at=EARLIER)
+    run = a_run(**HELD | {"slot": None, "run_deadline_at": SOON})
+    explanation = explain_at_noon(run, moved_at=EARLIER)
     assert (explanation.gate, explanation.holder_ids) == (Gate.WAITING, (ALIVE,))
+    assert explanation.until is None  # Its deadline is not when it continues.
     assert (explanation.position, explanation.since) == (None, EARLIER)
     # The holder is a field of its own, and the end of a sleep is not in the database.
     assert ALIVE not in explanation.sentence

@@ -4,7 +4,9 @@ import json
 import re
 import sys
 from collections.abc import Sequence
-from typing import Final, NoReturn
+from difflib import get_close_matches
+from types import NoneType, UnionType
+from typing import Any, Final, Literal, NoReturn, Union, get_args, get_origin
 
 from cyclopts import (
     CoercionError,
@@ -36,6 +38,7 @@ EXIT_BROKEN_PIPE: Final = 141
 USAGE: Final = "usage"
 COMMANDS_WITH_VALUES: Final = frozenset({("run", "submit"), ("run", "resume"), ("key", "set")})
 """The commands that take arguments such as `name=value`."""
+_TYPE_NAMES: Final = {int: "a whole number", float: "a number"}
 _STATUS_EXIT_CODES: Final = {
     401: EXIT_NOT_ALLOWED,
     403: EXIT_NOT_ALLOWED,
@@ -84,15 +87,43 @@ def usage_message(error: Exception) -> str:
             return f"{token.keyword} is given twice."
         case CoercionError(token=token) if token is not None and token.keyword == "--json":
             return "--json takes no value."
+        case CoercionError(token=token, argument=argument, target_type=hint) if (
+            token is not None and argument is not None and (allowed := _describe_type(hint))
+        ):
+            return f'{token.keyword or argument.name} must be {allowed}, not "{token.value}".'
         case UnknownCommandError(unused_tokens=[str(option), *_]) if option.startswith("-"):
             return f'Unknown option "{option}".'
-        case UnknownOptionError(token=token, unused_tokens=[*tokens]) if (
-            error.command_chain in COMMANDS_WITH_VALUES
-            and (suggestion := _suggest_value(token.value, tokens))
+        case UnknownOptionError(
+            token=token, unused_tokens=[*tokens], argument_collection=known
+        ) if error.command_chain in COMMANDS_WITH_VALUES and (
+            suggestion := _suggest_value(token.value, tokens)
         ):
-            return f"Unknown option: {token.value}. Write a parameter as name=value: {suggestion}."
+            # The parser also suggests options that are hardly similar.
+            names = [name for argument in known for name in argument.names]
+            close = get_close_matches(token.value, names, n=1, cutoff=0.8)
+            near = f" Did you mean {close[0]}?" if close else ""
+            return (
+                f"Unknown option: {token.value}.{near}"
+                f" Write a parameter as name=value: {suggestion}."
+            )
         case _:
             return str(error)
+
+
+def _describe_type(hint: Any) -> str | None:
+    """Return what an option accepts: `a number or none`. None if the parser describes it better."""
+    options = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
+    names: list[str] = []
+    for option in options:
+        if get_origin(option) is Literal:
+            names += map(str, get_args(option))
+        elif option is not NoneType:
+            names.append(_TYPE_NAMES.get(option, ""))
+    return (
+        " or ".join(names)
+        if all(names) and not set(names).isdisjoint(_TYPE_NAMES.values())
+        else None
+    )
 
 
 def _suggest_value(option: str, tokens: Sequence[str]) -> str | None:

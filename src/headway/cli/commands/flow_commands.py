@@ -167,8 +167,10 @@ def parse_json(text: str, *, field: str) -> Any:
 def _read_file(file: Path) -> str:
     try:
         return file.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigurationError(f"{file} cannot be read: {error}") from None
+    except OSError as error:
+        raise ConfigurationError(f"{file} cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError as error:
+        raise ConfigurationError(f"{file} is not UTF-8 at byte {error.start:,}") from None
 
 
 def _to_json(problems: Iterable[FlowProblem]) -> list[dict[str, str]]:

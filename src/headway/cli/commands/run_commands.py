@@ -218,8 +218,8 @@ async def explain(
         print_json(explanation)
         return
     print(explanation.pop("sentence"))
+    holders = ", ".join(explanation.pop("holder_ids"))
     fields = {name.replace("_", " "): value for name, value in explanation.items()}
-    holders = ", ".join(explanation["holder_ids"])
     print_fields({**fields, "held by": holders, "source": client.address})
 
 

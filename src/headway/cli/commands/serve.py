@@ -105,9 +105,10 @@ async def _serve(
         lines = (banner, *(Text(sentence) for _, sentence in warnings))
         Console(stderr=True).print(Text("\n").join(lines), soft_wrap=True)
 
+    app_to_serve = load_app(app)
     # Listen before any job starts: a server that is started twice must not execute anything.
     with open_listener(host, port) as listener:
-        async with load_app(app) as hw, hw.reload_on_hangup():
+        async with app_to_serve as hw, hw.reload_on_hangup():
             await serve_http(
                 hw,
                 listener=listener,

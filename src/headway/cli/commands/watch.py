@@ -3,6 +3,7 @@
 import asyncio
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Annotated, Any, Final
 
 from cyclopts import Parameter
@@ -19,8 +20,9 @@ from headway.cli.output.printing import (
     make_console,
     print_json,
     shorten,
+    to_printable,
 )
-from headway.cli.output.screen import RunScreen
+from headway.cli.output.screen import MOVING_GATES, RunScreen
 from headway.core.run.status import RunStatus
 from headway.core.run.transitions import TERMINAL
 
@@ -44,14 +46,19 @@ async def watch(
 async def watch_run(client: Client, run_id: str, *, as_json: bool) -> int:
     """Show a run until it ends. Return exit code 0 if it succeeded, else 1."""
     run = await client.get(f"/api/runs/{quote_segment(run_id)}")
-    if as_json:
-        run = await _follow(client, run, print_json)
-        print_json(run)
-    elif is_terminal():
+    if is_terminal() and not as_json:
         run = await _show_live(client, run)
     else:
-        run = await _follow(client, run, _print_lines)
-        print(_outcome(run))
+        obstacles = asyncio.create_task(_report_obstacles(client, run["id"]))
+        try:
+            run = await _follow(client, run, print_json if as_json else _print_lines)
+        finally:
+            obstacles.cancel()
+            await asyncio.wait([obstacles])
+        if as_json:
+            print_json(run)
+        else:
+            print(_outcome(run))
     return 0 if run["status"] == RunStatus.SUCCEEDED else EXIT_UNSUCCESSFUL
 
 
@@ -93,6 +100,19 @@ async def _show_live(client: Client, run: Any) -> Any:
     make_console().print(screen)
     make_console().print(_outcome(run))
     return run
+
+
+async def _report_obstacles(client: Client, run_id: str) -> None:
+    """Print to stderr what the run waits for and what to do, each time that it changes."""
+    reported = None
+    while True:  # Ends by cancellation only.
+        await asyncio.sleep(POLL_S)
+        with suppress(ApiError):  # `_follow` gets the same error, and retries or reports it.
+            explanation = await client.get(f"/api/runs/{quote_segment(run_id)}/explain")
+            obstacle = f"{explanation['sentence']} {explanation['remedy']}"
+            if explanation["gate"] not in MOVING_GATES and obstacle != reported:
+                print(f"{explanation['status']}: {to_printable(obstacle)}", file=sys.stderr)
+                reported = obstacle
 
 
 async def _poll_run(client: Client, screen: RunScreen) -> None:

@@ -216,8 +216,11 @@ def _describe_lane_gate(situation: Situation, gate: Gate) -> tuple[str, str]:
         case Gate.LANE_LIMIT_ZERO:
             return f"{subject} has the limit 0.", "Raise the limit of the lane."
         case Gate.NO_LIVE_INSTANCE:
-            sentence = "No live instance can execute it."
-            return sentence, f"Start a program that has registered job {run.job!r}."
+            remedy = (
+                f"Start a program that has registered job {run.job!r}, for example with"
+                " `headway serve --app module:name`."
+            )
+            return "No live instance can execute it.", remedy
         case Gate.LANE_FULL:
             sentence = f"{subject} is full: {held_count} of {lane.max_concurrent} slots are taken."
             return (
@@ -291,8 +294,12 @@ def _explain_waiting(situation: Situation) -> Explanation:
         awaited.append(f"for child run {children[0]}{_count_suffix(children, 'active children')}")
         remedies.append(f"`headway run explain {children[0]}` shows what the child waits for.")
     if awaited:
-        sentence = f"Its job waits without a slot {' and '.join(awaited)}."
+        sentence, until = (
+            f"Its job waits without a slot {' and '.join(awaited)}.",
+            next_deadline(run),
+        )
     else:
+        until = None  # It continues before its deadline, if all goes well.
         # The end of a sleep is not stored in the database.
         sentence = (
             "Its job sleeps or waits without a slot: it has no open question and no active child."
@@ -306,7 +313,7 @@ def _explain_waiting(situation: Situation) -> Explanation:
         remedy=" ".join(remedies),
         since=situation.moved_at,
         holder_ids=tuple(children) or (run.instance_id,),
-        until=next_deadline(run),
+        until=until,
     )
 
 

@@ -76,9 +76,10 @@ def parse_addresses(urls: Sequence[str]) -> tuple[Address, ...]:
     """Parse the URLs, in the order of preference. Raise ConfigurationError if one is wrong."""
     if not urls:
         raise ConfigurationError("no database URL is given; give at least one")
-    addresses = tuple(
-        _parse_address(url, f"database URL {n}") for n, url in enumerate(urls, start=1)
-    )
+    labels = [f"database URL {n}" for n in range(1, len(urls) + 1)]
+    if len(urls) == 1:
+        labels = ["the database URL"]
+    addresses = tuple(_parse_address(url, label) for url, label in zip(urls, labels, strict=True))
     drivers = {address.driver for address in addresses}
     if len(drivers) > 1:
         named = ", ".join(sorted(drivers))
