@@ -100,8 +100,8 @@ def test_all_invalid_parameters_are_named_at_once() -> None:
     takes = "it takes: url, kinds, window, since, depth, order"
     assert str(refused.value) == (
         f"params.uri is not a parameter of the job; {takes};"
-        f" params.page: is not a parameter of the job; {takes};"
-        " params.url: is missing; params.depth: input should be a valid integer"
+        f" params.page is not a parameter of the job; {takes};"
+        " params.url is missing; params.depth: input should be a valid integer"
     )
 
 

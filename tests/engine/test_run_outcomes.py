@@ -212,7 +212,7 @@ async def test_a_run_whose_job_has_other_parameters_now_fails_with_a_reason(url:
         "code": "invalid_params",
         "message": (
             "params.pages is not a parameter of the job; it takes: page_count;"
-            " params.page_count: is missing"
+            " params.page_count is missing"
         ),
     }
 

@@ -11,7 +11,7 @@ from pydantic.errors import PydanticUserError
 from typing_extensions import TypedDict
 
 from headway.core.document import Document, encode_document
-from headway.core.errors import InvalidInput
+from headway.core.errors import InvalidInput, format_problem
 from headway.core.secret import mark_secrets, reveal
 
 ERROR_COUNT_MAX: Final = 10
@@ -169,7 +169,7 @@ def _is_secret(adapter: TypeAdapter[Any], field: str) -> bool:
 def _to_invalid_input(errors: Sequence[tuple[str, str]]) -> InvalidInput:
     """Return one error that lists the first ERROR_COUNT_MAX errors."""
     (path, problem), *others = errors[:ERROR_COUNT_MAX]
-    more = [f"params.{path}: {problem}" for path, problem in others]
+    more = [format_problem(f"params.{path}", problem) for path, problem in others]
     if len(errors) > ERROR_COUNT_MAX:
         more.append(f"and {len(errors) - ERROR_COUNT_MAX} more")
     return InvalidInput(f"params.{path}", "; ".join((problem, *more)))
