@@ -54,7 +54,10 @@ EXCEPTIONS: Final[dict[tuple[str, str], str]] = {
         "The top of a loop that serves all waiters: an internal error is logged, and they read."
     ),
     ("wide_excepts", "src/headway/services/engine/engine.py"): (
-        "The top of an execution and of a round: an internal error is logged, costs only this one."
+        "The top of an execution: an internal error is logged, and costs only this one."
+    ),
+    ("wide_excepts", "src/headway/services/background_tasks.py"): (
+        "The top of a round of a loop: an internal error is logged, and costs only this round."
     ),
     ("wide_excepts", "src/headway/services/engine/sweep.py"): (
         "A failed wake-up costs only itself; the next round tries again."

@@ -56,7 +56,7 @@ from headway.services.upkeep.configuration import ReloadResult, configure_lanes,
 from headway.services.upkeep.examination import Examination, run_doctor
 from headway.services.upkeep.mirror import Mirror
 from headway.services.upkeep.pruner import Pruner, Retention
-from headway.services.upkeep.scheduler import Scheduler, add_schedule, find_schedule
+from headway.services.upkeep.scheduler import add_schedule, find_schedule, open_scheduler
 from headway.settings import Settings, check_lane_limits, load_settings
 
 F = TypeVar("F", bound=JobFunction)
@@ -438,7 +438,7 @@ class Headway:
             self._output = output = Output(store, store.runs, store.files, folder)
             if self._has_mirror:  # Closed after the engine, so that it has the final states.
                 mirror = Mirror(store, store.runs, store.events, MirrorFolder(folder.root))
-                await opened.enter_async_context(mirror)
+                await opened.enter_async_context(mirror.run())
             # Closed after the engine: a lease is released only when its run has ended here.
             hint_relay = self.hint_relay = await opened.enter_async_context(
                 open_hint_relay(self._redis_url, store, lease_ttl_s=self._lease_ttl_s)
@@ -461,10 +461,10 @@ class Headway:
             )
             if hint_relay is not None:
                 hint_relay.set_poll_runs(self._engine.poll_runs)
-            await opened.enter_async_context(self._engine)
+            await opened.enter_async_context(self._engine.run())
             schedules = list(self._schedules.values())
             # Closed before the engine, so that no schedule fires while the engine stops.
-            await opened.enter_async_context(Scheduler(store, self._ids, clock, schedules))
+            await opened.enter_async_context(open_scheduler(store, self._ids, clock, schedules))
             self._exit_stack = opened.pop_all()
         return self
 

@@ -199,8 +199,8 @@ async def open_hint_relay(
     if redis_url is None:
         yield None
         return
-    async with (
-        open_runtime_store(redis_url, RuntimeLimits(lease_ttl_s=lease_ttl_s)) as hint_bus,
-        HintRelay(hint_bus, store, store.runs, lease_ttl_s=lease_ttl_s) as hint_relay,
-    ):
-        yield hint_relay
+    limits = RuntimeLimits(lease_ttl_s=lease_ttl_s)
+    async with open_runtime_store(redis_url, limits) as hint_bus:
+        hint_relay = HintRelay(hint_bus, store, store.runs, lease_ttl_s=lease_ttl_s)
+        async with hint_relay.run():
+            yield hint_relay

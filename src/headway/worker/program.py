@@ -7,7 +7,8 @@ import json
 import os
 import socket
 import time
-from contextlib import suppress
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from types import TracebackType
 from typing import Final, Self
 from urllib.parse import urlsplit
@@ -19,6 +20,7 @@ from aiohttp import web
 from headway.core.errors import ConfigurationError
 from headway.core.worker.worker_address import check_worker_url
 from headway.log import event_log
+from headway.services.background_tasks import BackgroundTasks
 from headway.worker.built_in import builtin_services
 from headway.worker.service_registry import Services
 from headway.worker.worker_guard import WorkerGuard
@@ -84,23 +86,8 @@ class Worker:
         """The error of the last request to the registry, or empty if it succeeded."""
 
     async def __aenter__(self) -> Self:
-        host = urlsplit(self.requested_url).hostname or ""
-        guard = WorkerGuard(hosts=[host], token=self._worker_token)
-        bound = self._bind()
-        self.url = f"http://{f'[{host}]' if ':' in host else host}:{bound.getsockname()[1]}"
-        self._server = CallServer(self._services, thread_count_max=self._thread_count_max)
-        self._runner = web.AppRunner(
-            self._server.build_application(guard), handler_cancellation=True, access_log=None
-        )
-        await self._runner.setup()
-        await web.SockSite(self._runner, bound).start()
-        self._session = aiohttp.ClientSession(
-            headers=self._headers,
-            timeout=aiohttp.ClientTimeout(total=REQUEST_TIMEOUT_S),
-            trust_env=False,
-        )
-        self._group = await asyncio.TaskGroup().__aenter__()
-        self._registration_task = self._group.create_task(self._keep_registered())
+        self._serving = self._serve()
+        await self._serving.__aenter__()
         return self
 
     async def __aexit__(
@@ -109,19 +96,43 @@ class Worker:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        try:
-            # First register without services, so that few new calls arrive that must be refused.
-            self._is_stopping = True
-            with suppress(TimeoutError):
-                async with asyncio.timeout(DEREGISTER_TIMEOUT_S):
-                    await self._register()
-            await self._server.drain(self._drain_s)
-        finally:
-            self._registration_task.cancel()
-            await self._group.__aexit__(None, None, None)
-            await self._session.close()
-            await self._runner.cleanup()
-            self._server.close()
+        await self._serving.__aexit__(kind, error, traceback)
+
+    @asynccontextmanager
+    async def _serve(self) -> AsyncIterator[None]:
+        host = urlsplit(self.requested_url).hostname or ""
+        guard = WorkerGuard(hosts=[host], token=self._worker_token)
+        bound = self._bind()
+        self.url = f"http://{f'[{host}]' if ':' in host else host}:{bound.getsockname()[1]}"
+        async with AsyncExitStack() as opened:
+            self._server = CallServer(self._services, thread_count_max=self._thread_count_max)
+            opened.callback(self._server.close)
+            runner = web.AppRunner(
+                self._server.build_application(guard), handler_cancellation=True, access_log=None
+            )
+            opened.push_async_callback(runner.cleanup)
+            await runner.setup()
+            await web.SockSite(runner, bound).start()
+            session = aiohttp.ClientSession(
+                headers=self._headers,
+                timeout=aiohttp.ClientTimeout(total=REQUEST_TIMEOUT_S),
+                trust_env=False,
+            )
+            self._session = await opened.enter_async_context(session)
+            background = await opened.enter_async_context(BackgroundTasks())
+            background.start_loop(self._keep_registered())
+            try:
+                yield
+            finally:
+                await self._drain()
+
+    async def _drain(self) -> None:
+        # First register without services, so that few new calls arrive that must be refused.
+        self._is_stopping = True
+        with suppress(TimeoutError):
+            async with asyncio.timeout(DEREGISTER_TIMEOUT_S):
+                await self._register()
+        await self._server.drain(self._drain_s)
 
     @property
     def load(self) -> int:

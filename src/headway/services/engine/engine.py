@@ -23,9 +23,17 @@ import json
 import os
 import socket
 import time
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
-from types import TracebackType
-from typing import Final, Self
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Collection,
+    Iterable,
+    Mapping,
+    Sequence,
+)
+from contextlib import asynccontextmanager
+from typing import Final
 
 from headway.core.command.admin.instance import (
     HandOver,
@@ -34,7 +42,7 @@ from headway.core.command.admin.instance import (
     RetireInstance,
 )
 from headway.core.command.run.claim import ClaimedRun, InstanceLost
-from headway.core.errors import InfrastructureError, StoreClosed
+from headway.core.errors import InfrastructureError
 from headway.core.ids import InstanceId, RunId
 from headway.core.lease import trusted_until_s
 from headway.core.run.events import Event, EventType
@@ -49,6 +57,7 @@ from headway.ports.life_lock import LifeLock
 from headway.ports.run_reader import HeldRun, RunReader
 from headway.ports.store import Store
 from headway.process.fork_guard import guard_loop
+from headway.services.background_tasks import BackgroundTasks
 from headway.services.context.child_runs import Children
 from headway.services.context.execution import Ending, Execution
 from headway.services.context.output_files import Output
@@ -60,7 +69,7 @@ from headway.services.engine.execute import (
     release_claim,
 )
 from headway.services.engine.sweep import clean_locks, sweep, wake_on_time
-from headway.services.retrying import retry_until_available, wait_until_set
+from headway.services.retrying import retry_until_available
 from headway.services.submit.job import Job
 
 SWEEP_S: Final = 1.0
@@ -82,7 +91,7 @@ log = event_log(__name__)
 
 
 class Engine:
-    """Claims and executes runs inside `async with`.
+    """Claims and executes runs inside `async with engine.run()`.
 
     If one of its loops fails, the body is cancelled and the error of the loop is raised.
 
@@ -133,57 +142,50 @@ class Engine:
         self._failed_hand_overs: dict[Claim, HandOver] = {}
         """Commands for executions that crashed, until their claims are released."""
         self._waking_ids: set[RunId] = set()
-        self._has_stopped = asyncio.Event()
+        self._background = BackgroundTasks()
         self._is_shutting_down = False
 
-    async def __aenter__(self) -> Self:
+    @asynccontextmanager
+    async def run(self) -> AsyncIterator[None]:
+        """Claim and execute runs inside the block."""
         guard_loop()
         await self._register()
-        await clean_locks(self._reader, self._life_lock)
-        self._stop_listening = self._store.listen(self._on_events)
-        self._claimer.start()
-        self._group = await asyncio.TaskGroup().__aenter__()
-        self._loops = [
-            self._group.create_task(self._claimer.poll()),
-            self._group.create_task(self._repeat(SWEEP_S, self._sweep)),
-            self._group.create_task(self._repeat(self._poll_interval_s, self._poll_decisions)),
-            self._group.create_task(
-                self._repeat(PRUNE_S, lambda: self._prune(self._has_stopped.is_set))
-            ),
-            self._group.create_task(self._repeat(POLL_S, self._discover_jobs)),
-            self._group.create_task(self._repeat(FILES_SWEEP_S, self._output.sweep)),
-            self._group.create_task(self._repeat(LEASE_CHECK_S, self._reregister_if_lost)),
-        ]
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        fatal_error: BaseException | None = None
+        stop_listening = self._store.listen(self._on_events)
         try:
-            try:
-                await self._stop(0.0 if error is not None else self._stop_wait_s)
-            finally:  # Also when the wait itself is cancelled, nothing keeps running.
-                self._end_executions()
-                await self._end_loops()
-            if isinstance(error, asyncio.CancelledError):
-                # The group itself may have cancelled the body; it then absorbs the cancellation.
-                await self._group.__aexit__(kind, error, traceback)
-            else:  # The group would only wrap other errors of the body.
-                await self._group.__aexit__(None, None, None)
-        except BaseExceptionGroup as errors:
-            fatal_error = _unwrap_group(errors)
+            await clean_locks(self._reader, self._life_lock)
+            async with self._background:
+                # No await from here until the body begins, so that no job starts before it.
+                self._claimer.start()
+                claiming = self._start_loops()
+                wait_s = 0.0  # After an error.
+                try:
+                    yield
+                    wait_s = self._stop_wait_s
+                finally:
+                    try:
+                        await self._stop(claiming, wait_s)
+                    finally:  # Also when the wait itself is cancelled, nothing keeps running.
+                        self._end_executions()
         finally:
-            self._stop_listening()
+            stop_listening()
             try:  # Renew until all claims are released, so that no other instance sweeps them.
                 await self._deregister()
             finally:
                 self._stop_renewing()
-        if fatal_error is not None:
-            raise fatal_error
+
+    def _start_loops(self) -> asyncio.Task[None]:
+        """Start all loops, and return the one that claims runs."""
+        background = self._background
+        claiming = background.start_loop(self._claimer.poll())
+        background.repeat("sweep", self._sweep, every_s=SWEEP_S)
+        background.repeat("decisions", self._poll_decisions, every_s=self._poll_interval_s)
+        background.repeat(
+            "prune", lambda: self._prune(background.stop_event.is_set), every_s=PRUNE_S
+        )
+        background.repeat("jobs", self._discover_jobs, every_s=POLL_S)
+        background.repeat("files", self._output.sweep, every_s=FILES_SWEEP_S)
+        background.repeat("lease", self._reregister_if_lost, every_s=LEASE_CHECK_S)
+        return claiming
 
     async def wait_for_active(self, timeout_s: float) -> bool:
         """Wait for the runs that execute here now. Return whether they ended in time.
@@ -195,23 +197,16 @@ class Engine:
             await asyncio.wait(active, timeout=max(0.0, timeout_s))
         return all(task.done() for task in active)
 
-    async def _end_loops(self) -> None:
-        self._has_stopped.set()
-        await asyncio.wait(self._loops, timeout=UNWIND_S)
-        for loop in self._loops:
-            loop.cancel()
-
     def note_stop(self) -> None:
         """Note that the program is about to stop. Call this as soon as that is known."""
         for execution in self._executing.values():
             execution.note_stop()
 
-    async def _stop(self, wait_s: float) -> None:
+    async def _stop(self, claiming: asyncio.Task[None], wait_s: float) -> None:
         self.note_stop()
         self._claimer.stop()
-        polling = self._loops[0]
-        await asyncio.wait([polling], timeout=UNWIND_S)
-        polling.cancel()  # Runs that it may still have claimed are released with the rest.
+        await asyncio.wait([claiming], timeout=UNWIND_S)
+        claiming.cancel()  # Runs that it may still have claimed are released with the rest.
         self.note_stop()  # Again, for runs that were claimed in the meantime.
         for execution in list(self._executing.values()):
             execution.stop_at_next_wait()
@@ -326,18 +321,6 @@ class Engine:
 
     # Loops.
 
-    async def _repeat(self, every_s: float, action: Callable[[], Awaitable[object]]) -> None:
-        while not self._has_stopped.is_set():
-            try:
-                await action()
-            except StoreClosed:  # No round can succeed any more.
-                raise
-            except InfrastructureError as error:
-                log.warning("sweep_round_failed", extra={"reason": str(error)})
-            except Exception:  # A crash must not end the loop.
-                log.exception("sweep_round_crashed")
-            await wait_until_set(self._has_stopped, every_s)
-
     async def _sweep(self) -> None:
         upcoming = await sweep(
             self._store, self._reader, self._life_lock, own_instance_id=self._instance_id
@@ -345,10 +328,12 @@ class Engine:
         timers = [timer for timer in upcoming if timer[1] not in self._waking_ids]
         if timers:
             self._waking_ids |= {run_id for _, run_id in timers}
-            waking = wake_on_time(
-                self._store, timers, pending_ids=self._waking_ids, stop_event=self._has_stopped
+            stop_event = self._background.stop_event
+            self._background.start(
+                wake_on_time(
+                    self._store, timers, pending_ids=self._waking_ids, stop_event=stop_event
+                )
             )
-            self._group.create_task(waking)
 
     @property
     def _poll_interval_s(self) -> float:
@@ -417,7 +402,7 @@ class Engine:
 
     def _deliver_cancel(self, execution: Execution) -> None:
         if execution.ending is None:
-            self._group.create_task(confirm_delivery(self._store, execution.claim))
+            self._background.start(confirm_delivery(self._store, execution.claim))
         execution.end(Ending.CANCELLED)
 
     # Hints.
@@ -461,9 +446,3 @@ _ExecutionsByClaim = dict[Claim, tuple[Execution, "asyncio.Future[None] | None"]
 def _by_claim(executions: Iterable[Execution]) -> _ExecutionsByClaim:
     """Map each claim to its execution and to the slot it waits for. Call before a read."""
     return {execution.claim: (execution, execution.slot_future) for execution in executions}
-
-
-def _unwrap_group(error: BaseException) -> BaseException:
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    return error

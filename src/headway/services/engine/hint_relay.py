@@ -8,10 +8,10 @@ never registered on the hint bus, because that would cost more than it saves.
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, Collection, Sequence
-from contextlib import suppress
-from types import TracebackType
-from typing import Final, Self
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
+from contextlib import asynccontextmanager, suppress
+from functools import partial
+from typing import Final
 
 from headway.core.command.run.inbox import ANSWER
 from headway.core.errors import InfrastructureError, LeaseLost, RuntimeUnavailable
@@ -23,6 +23,7 @@ from headway.log import event_log
 from headway.ports.hint_bus import Hint, HintBus
 from headway.ports.run_reader import RunReader
 from headway.ports.store import EventOrigin, Store
+from headway.services.background_tasks import UNWIND_S, BackgroundTasks, run_round
 from headway.services.context.execution import Ending, Execution
 from headway.services.engine.key_lease import HeldLease
 from headway.services.retrying import retry_until_available
@@ -31,7 +32,6 @@ REGISTER_DELAY_S: Final = 0.05
 """Runs that last longer than this are registered on the hint bus and receive hints."""
 REGISTER_BATCH_S: Final = 0.01
 PENDING_HINT_COUNT_MAX: Final = 10_000
-UNWIND_S: Final = 5.0
 WATCH_RETRY_S: Final = 5.0
 """How long to wait before the next attempt to listen for a run's hints, after an outage."""
 _TO_CANCELLING: Final = f'"to":"{RunStatus.CANCELLING.value}"'
@@ -41,7 +41,7 @@ log = event_log(__name__)
 
 
 class HintRelay:
-    """Relays hints inside `async with`, which must enclose that of the engine.
+    """Relays hints inside `async with relay.run()`, which must enclose that of the engine.
 
     A lease is therefore released only after its run has ended here, also when the process stops.
     """
@@ -59,6 +59,7 @@ class HintRelay:
         self._pending_event = asyncio.Event()
         self._run_ids_to_poll: set[RunId] = set()
         self._poll_event = asyncio.Event()
+        self._background = BackgroundTasks()
         self._hold_tasks: set[asyncio.Task[None]] = set()
         self.watched_run_ids: set[RunId] = set()
         """Runs whose hints are received from the hint bus."""
@@ -73,31 +74,26 @@ class HintRelay:
         self._started.append((register_at_s, execution))
         self._started_event.set()
 
-    async def __aenter__(self) -> Self:
-        self._stop_listening = self._store.listen(self._on_events, origin=EventOrigin.OWN)
-        self._group = await asyncio.TaskGroup().__aenter__()
-        loops = (self._register_started(), self._publish_pending(), self._poll_on_hints())
-        self._loops = [self._group.create_task(loop) for loop in loops]
-        return self
+    @asynccontextmanager
+    async def run(self) -> AsyncIterator[None]:
+        """Relay hints inside the block."""
+        async with self._background:
+            for loop in (self._register_started(), self._publish_pending(), self._poll_on_hints()):
+                self._background.start_loop(loop)
+            stop_listening = self._store.listen(self._on_events, origin=EventOrigin.OWN)
+            try:
+                yield
+            finally:
+                stop_listening()
+                await self._end_holds()
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self._stop_listening()
+    async def _end_holds(self) -> None:
         try:
             if self._hold_tasks:
                 await asyncio.wait(self._hold_tasks, timeout=UNWIND_S)
         finally:
-            for task in (*self._loops, *self._hold_tasks):
+            for task in self._hold_tasks:
                 task.cancel()
-            if isinstance(error, asyncio.CancelledError):
-                # The group itself may have cancelled the body; it then absorbs the cancellation.
-                await self._group.__aexit__(kind, error, traceback)
-            else:
-                await self._group.__aexit__(None, None, None)
 
     # Executions of this instance.
 
@@ -112,7 +108,7 @@ class HintRelay:
                 while self._started and self._started[0][0] <= loop.time():
                     _, execution = self._started.popleft()
                     if not execution.is_done:
-                        hold = self._group.create_task(self._hold(execution))
+                        hold = self._background.start(self._hold(execution))
                         self._hold_tasks.add(hold)
                         hold.add_done_callback(self._hold_tasks.discard)
 
@@ -189,10 +185,8 @@ class HintRelay:
             await self._poll_event.wait()
             self._poll_event.clear()
             run_ids, self._run_ids_to_poll = self._run_ids_to_poll, set()
-            try:
-                await self._poll_runs(run_ids)
-            except InfrastructureError as error:  # The engine's next poll reads them again.
-                log.warning("run_poll_failed", extra={"reason": str(error)})
+            # After a failure, the engine's next poll reads them again.
+            await run_round("hints", partial(self._poll_runs, run_ids))
 
     # Hints for other instances.
 

@@ -7,12 +7,12 @@ position in the stream, so it also catches up with changes that were made while 
 import asyncio
 import json
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
+from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime, timedelta
-from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final
 
-from headway.core.errors import InfrastructureError, StoreClosed
+from headway.core.errors import StoreClosed
 from headway.core.ids import Instant, RunId
 from headway.core.run.events import Event
 from headway.core.run.run import RUN_DOCUMENTS, RunRecord
@@ -22,6 +22,7 @@ from headway.ports.event_reader import EventReader
 from headway.ports.mirror_files import MirrorFiles
 from headway.ports.run_reader import RunFilter, RunReader
 from headway.ports.store import Store
+from headway.services.background_tasks import BackgroundTasks, run_round
 from headway.services.blocking_calls import run_in_thread
 from headway.services.retrying import wait_until_set
 
@@ -35,7 +36,7 @@ log = event_log(__name__)
 
 
 class Mirror:
-    """Mirrors runs inside `async with`, and once more at its end. A full disk affects no run."""
+    """Mirrors runs inside `async with mirror.run()`. A full disk affects no run."""
 
     def __init__(
         self, store: Store, runs: RunReader, events: EventReader, folder: MirrorFiles
@@ -54,23 +55,18 @@ class Mirror:
         """Runs whose files could not be written, to be retried."""
         self._is_failing = False
 
-    async def __aenter__(self) -> Self:
-        self._stop_listening = self._store.listen(self._on_events)
-        self._group = await asyncio.TaskGroup().__aenter__()
-        self._follow_task = self._group.create_task(self._follow())
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self._stop_listening()
-        self._follow_task.cancel()
-        await asyncio.wait([self._follow_task])
-        await self._run_round()
-        await self._group.__aexit__(None, None, None)
+    @asynccontextmanager
+    async def run(self) -> AsyncIterator[None]:
+        """Mirror runs inside the block, and once more at its end."""
+        stop_listening = self._store.listen(self._on_events)
+        try:
+            async with BackgroundTasks() as background:
+                background.start_loop(self._follow())
+                yield
+        finally:
+            stop_listening()
+            with suppress(StoreClosed):
+                await run_round("mirror", self._catch_up)
 
     def _on_events(self, _: Sequence[Event]) -> None:
         self._wakeup.set()
@@ -78,22 +74,18 @@ class Mirror:
     async def _follow(self) -> None:
         while True:  # Until it is cancelled.
             self._wakeup.clear()
-            await self._run_round()
+            await run_round("mirror", self._catch_up)
             await asyncio.sleep(WRITE_INTERVAL_S)
             await wait_until_set(self._wakeup, POLL_S)  # Polls, because other processes write too.
 
-    async def _run_round(self) -> None:
-        """Catch up with the stream, as far as the database and the disk permit."""
+    async def _catch_up(self) -> None:
+        """Write what has changed, as far as the disk permits."""
         try:
-            await self._catch_up()
-        except StoreClosed:
-            return
-        except InfrastructureError as error:
-            log.warning("mirror_delayed", extra={"reason": str(error)})
+            await self._write_changes()
         except OSError as error:
             self._log_failure(error)
 
-    async def _catch_up(self) -> None:
+    async def _write_changes(self) -> None:
         if not self._has_position:
             self._seq, self._at = await run_in_thread(self._folder.read_position)
             self._has_position = True

@@ -6,10 +6,9 @@ used.
 """
 
 import asyncio
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
-from types import TracebackType
-from typing import Any, Final, Self, assert_never, cast
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from typing import Any, Final, assert_never, cast
 
 from headway.core.command.admin.schedules import (
     Fired,
@@ -26,6 +25,7 @@ from headway.log import event_log
 from headway.ports.clock import Clock
 from headway.ports.id_source import IdSource
 from headway.ports.store import Store
+from headway.services.background_tasks import BackgroundTasks
 from headway.services.submit.job import Job, encode_params
 
 SCHEDULE_COUNT_MAX: Final = 1_000
@@ -38,47 +38,23 @@ RETRY_S: Final = 1.0
 log = event_log(__name__)
 
 
-class Scheduler:
-    """Fires its schedules inside `async with`.
-
-    If its loop fails, the body is cancelled and the error of the loop is raised.
-    """
-
-    def __init__(
-        self, store: Store, ids: IdSource, clock: Clock, schedules: Sequence[Schedule]
-    ) -> None:
-        self._store = store
-        self._ids = ids
-        self._clock = clock
-        self._schedules = schedules
-
-    async def __aenter__(self) -> Self:
-        self._group = await asyncio.TaskGroup().__aenter__()
-        self._fire_task = self._group.create_task(
-            run_schedules(self._store, self._ids, self._clock, self._schedules)
-        )
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self._fire_task.cancel()
-        fatal_error: BaseException | None = None
-        try:
-            await self._group.__aexit__(kind, error, traceback)
-        except BaseExceptionGroup as errors:  # The group wraps every error, also that of the body.
-            fatal_error = errors.exceptions[0]
-        if fatal_error is not None:
-            raise fatal_error
+@asynccontextmanager
+async def open_scheduler(
+    store: Store, ids: IdSource, clock: Clock, schedules: Sequence[Schedule]
+) -> AsyncIterator[None]:
+    """Fire `schedules` inside the block. If this fails, the body is cancelled."""
+    async with BackgroundTasks() as background:
+        background.start_loop(run_schedules(store, ids, clock, schedules))
+        yield
 
 
 async def run_schedules(
     store: Store, ids: IdSource, clock: Clock, schedules: Sequence[Schedule]
 ) -> None:
-    """Fire `schedules` until cancelled. After an outage, the missed slots are decided."""
+    """Fire `schedules` until cancelled. After an outage, the missed slots are decided.
+
+    Any other error is raised and ends the program: if it were only logged, no schedule would fire.
+    """
     while schedules:  # With schedules, this ends only by cancellation.
         try:
             wait_s = await fire_due(store, ids, schedules)

@@ -1,0 +1,109 @@
+"""The tasks of a background service: how they start, fail and end.
+
+A service opens `BackgroundTasks` for the time in which it works, and starts its loops there:
+
+    async with BackgroundTasks() as background:
+        background.start_loop(self._follow())
+        try:
+            yield
+        finally:
+            ...  # Stop the service. Its loops still run.
+
+If a task fails, the others are cancelled, the body is cancelled, and the error of the task is
+raised. A cancellation by the caller always propagates, also one that arrives during the stop.
+
+A failed task cancels the body with `Task.cancel()`, so the body sees a CancelledError like that of
+a caller. Only the TaskGroup can distinguish the two: it counts its own request and undoes it with
+`Task.uncancel()` at its exit. Therefore the exit of the group must always be reached, and no code
+of a service decides whose cancellation it was.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, Final, Self, TypeVar
+
+from headway.core.errors import InfrastructureError, StoreClosed
+from headway.log import event_log
+from headway.services.retrying import wait_until_set
+
+UNWIND_S: Final = 5.0
+"""How long tasks that are not loops, and rounds of loops, may take to end with their service."""
+
+T = TypeVar("T")
+
+log = event_log(__name__)
+
+
+class BackgroundTasks:
+    """Owns the tasks of a service inside `async with`."""
+
+    def __init__(self) -> None:
+        self.stop_event = asyncio.Event()
+        """Set at the end of the block. Long rounds check it."""
+        self._group = asyncio.TaskGroup()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._loops: list[asyncio.Task[None]] = []
+
+    def start(self, coroutine: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Start a task that ends by itself. It is awaited at the end of the block."""
+        task = self._group.create_task(coroutine)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    def start_loop(self, coroutine: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Start a task that runs until it is cancelled at the end of the block."""
+        task = self.start(coroutine)
+        self._loops.append(task)
+        return task
+
+    def repeat(self, loop: str, action: Callable[[], Awaitable[object]], *, every_s: float) -> None:
+        """Call `action` regularly. At the end of the block its last round is awaited."""
+        self.start(self._repeat(loop, action, every_s))
+
+    async def _repeat(
+        self, loop: str, action: Callable[[], Awaitable[object]], every_s: float
+    ) -> None:
+        while not self.stop_event.is_set():
+            await run_round(loop, action)
+            await wait_until_set(self.stop_event, every_s)
+
+    async def __aenter__(self) -> Self:
+        await self._group.__aenter__()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self.stop_event.set()
+        for loop in self._loops:
+            loop.cancel()
+        deadline = asyncio.get_running_loop().call_later(UNWIND_S, self._cancel_all)
+        task_error: BaseException | None = None
+        try:
+            # The error of the body is not passed: the group would wrap it. It propagates by itself.
+            await self._group.__aexit__(None, None, None)
+        except BaseExceptionGroup as errors:
+            task_error = errors.exceptions[0]  # The first one. It caused the end of the others.
+        finally:
+            deadline.cancel()
+        if task_error is not None:
+            raise task_error
+
+    def _cancel_all(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+
+
+async def run_round(loop: str, action: Callable[[], Awaitable[T]]) -> T | None:
+    """Run one round of a loop. Return its result, or log why it failed and return None.
+
+    Raise StoreClosed, which ends the loop, because no later round can succeed.
+    """
+    try:
+        return await action()
+    except StoreClosed:
+        raise
+    except InfrastructureError as error:
+        log.warning("round_failed", extra={"loop": loop, "reason": str(error)})
+    except Exception:  # A crash must not end the loop.
+        log.exception("round_crashed", extra={"loop": loop})
+    return None
