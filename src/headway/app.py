@@ -1,28 +1,20 @@
 """The entry point of the library: register jobs, start runs, wait for their results."""
 
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar, overload
 
 from headway.bootstrap import (
     Durability,
-    MirrorFolder,
     SqlStore,
-    SystemClock,
     SystemIds,
-    build_flow_services,
-    build_life_lock,
     call_on_hangup,
     check_database,
-    data_folder,
-    open_hint_relay,
-    open_store,
     wait_for_stop_signal,
-    worker_client_factory,
 )
-from headway.core.duration import UNSET, TimeLimit, check_seconds
+from headway.core.duration import UNSET, TimeLimit
 from headway.core.errors import InvalidInput, RunNotFound
 from headway.core.ids import LaneName, RunId
 from headway.core.run.admission import OnConflict
@@ -30,11 +22,9 @@ from headway.core.run.explain import Explanation, explain
 from headway.core.run.run import OnExistingOutput, Recovery, RunMode
 from headway.core.schedule import MissedPolicy, Schedule
 from headway.core.timeouts import Timeouts
+from headway.open_headway import HeadwayConfig, OpenHeadway, open_headway, run_engine
 from headway.ports.clock import Clock
 from headway.ports.id_source import IdSource
-from headway.services.context.child_runs import Children
-from headway.services.context.output_files import Output
-from headway.services.engine.engine import Engine
 from headway.services.engine.hint_relay import HintRelay
 from headway.services.flow.flows import Flows
 from headway.services.flow.workers import Workers
@@ -49,14 +39,11 @@ from headway.services.submit.job import (
 )
 from headway.services.submit.lane_control import LaneSettings
 from headway.services.submit.run_handle import RunHandle
-from headway.services.submit.run_watcher import RunWatcher
 from headway.services.submit.saved_keys import Keys
-from headway.services.submit.submitter import Submitter
 from headway.services.upkeep.configuration import ReloadResult, configure_lanes, reload_on_signal
 from headway.services.upkeep.examination import Examination, run_doctor
-from headway.services.upkeep.mirror import Mirror
-from headway.services.upkeep.pruner import Pruner, Retention
-from headway.services.upkeep.scheduler import add_schedule, find_schedule, open_scheduler
+from headway.services.upkeep.pruner import Retention
+from headway.services.upkeep.scheduler import add_schedule, find_schedule
 from headway.settings import Settings, check_lane_limits, load_settings
 
 F = TypeVar("F", bound=JobFunction)
@@ -99,36 +86,43 @@ class Headway:
         clock: Clock | None = None,
     ) -> None:
         settings = self._settings = load_settings()
-        self._urls = urls or settings.urls
-        if durability not in (None, "process", "power"):
-            raise InvalidInput("durability", "must be one of: process, power")
-        self._durability: Durability = durability or settings.durability
-        check_seconds(stop_wait_s, field="stop_wait_s")
-        self._stop_wait_s = stop_wait_s
-        self._timeouts = settings.merge_timeouts(
+        timeouts = settings.merge_timeouts(
             execution_timeout_s=execution_timeout_s,
             permission_timeout_s=permission_timeout_s,
             lease_ttl_s=lease_ttl_s,
             compaction_timeout_s=compaction_timeout_s,
             sse_ping_interval_s=sse_ping_interval_s,
         )
-        self._lease_ttl_s = self._timeouts.lease_ttl_s
         self._lane_limits = None if lane_limits is None else check_lane_limits(lane_limits)
-        self._retention = retention or Retention()
-        self._data_dir = settings.data if data is None else str(data)
-        self._has_mirror = settings.mirror if mirror is None else mirror
-        self._redis_url = settings.redis_url if redis_url is None else redis_url
-        self._clock = clock
-        self._make_client = worker_client_factory(settings.worker_networks, settings.worker_token)
+        self._config = HeadwayConfig(
+            urls=urls or settings.urls,
+            durability=settings.durability if durability is None else durability,
+            stop_wait_s=stop_wait_s,
+            timeouts=timeouts,
+            lease_ttl_s=timeouts.lease_ttl_s,
+            lanes=self._configured_lanes(settings),
+            retention=retention or Retention(),
+            data_dir=settings.data if data is None else str(data),
+            has_mirror=settings.mirror if mirror is None else mirror,
+            redis_url=settings.redis_url if redis_url is None else redis_url,
+            worker_networks=settings.worker_networks,
+            worker_token=settings.worker_token,
+            clock=clock,
+        )
         self._ids = SystemIds()
         self._jobs: dict[str, Job] = {}
         self._schedules: dict[str, Schedule] = {}
-        self._store: SqlStore | None = None
-        self._engine: Engine | None = None
-        self.hint_relay: HintRelay | None = None
-        """Exchanges hints with other instances. None without Redis, and before `async with`."""
-        self.flows = Flows(self._ids, self._jobs)
+        self._open: OpenHeadway | None = None
+        self._is_in_use = False
+        """True from the start of opening to the end of closing."""
+        self.flows = Flows(self._ids, lambda: self._opened.flows)
         """Flows: publish their definitions, start tasks of them, and control the tasks."""
+
+    @property
+    def _opened(self) -> OpenHeadway:
+        if self._open is None:
+            raise RuntimeError("use `async with` on Headway before you start runs")
+        return self._open
 
     @overload
     def job(self, function: F, /) -> F: ...
@@ -166,7 +160,7 @@ class Headway:
         """
 
         def register(function: F) -> F:
-            default_s = self._timeouts.execution_timeout_s
+            default_s = self.timeouts.execution_timeout_s
             job = build_job(function, default_timeout_s=default_s, **options)
             if job.name in self._jobs:
                 raise InvalidInput("job", f"{job.name!r} is registered twice")
@@ -191,7 +185,7 @@ class Headway:
         `name` defaults to the name of the job, and `key`, the key of its runs, to `name`. A slot
         that is due while an earlier run of the key is active is recorded as `rejected`.
         """
-        if self._store is not None:
+        if self._is_in_use:
             raise RuntimeError("register schedules before `async with`")
         add_schedule(
             self._schedules,
@@ -211,24 +205,27 @@ class Headway:
     @property
     def retention(self) -> Retention:
         """How long ended runs and other old rows are stored."""
-        return self._retention
+        return self._config.retention
 
     @property
     def timeouts(self) -> Timeouts:
         """The time limits of this process, from its arguments or its settings."""
-        return self._timeouts
+        return self._config.timeouts
 
     @property
     def store(self) -> SqlStore:
         """The store and its readers. Raise RuntimeError outside `async with`."""
-        if self._store is None:
-            raise RuntimeError("use `async with` on Headway before you start runs")
-        return self._store
+        return self._opened.store
+
+    @property
+    def hint_relay(self) -> HintRelay | None:
+        """Exchanges hints with other instances. None without Redis, and outside `async with`."""
+        return None if self._open is None else self._open.hint_relay
 
     @property
     def urls(self) -> Sequence[str]:
         """The addresses of the database. They may contain a password."""
-        return self._urls
+        return self._config.urls
 
     @property
     def ids(self) -> IdSource:
@@ -248,22 +245,17 @@ class Headway:
     @property
     def lanes(self) -> LaneSettings:
         """The lanes of this database: list them, set their limits, clear their queues."""
-        store = self.store
-        return LaneSettings(store, store.runs, self._wait_for_active)
-
-    async def _wait_for_active(self, timeout_s: float) -> bool:
-        """Return whether the runs executed here ended in time. Without an engine there are none."""
-        return self._engine is None or await self._engine.wait_for_active(timeout_s)
+        return LaneSettings(self.store, self.store.runs, self._opened.wait_for_active)
 
     @property
     def active(self) -> ActiveRuns:
         """The active runs by key, on any instance: message them, stop them, wait for their end."""
-        return ActiveRuns(self.store, self.store.runs, self.store.events, self._watcher)
+        return ActiveRuns(self.store, self.store.runs, self.store.events, self._opened.watcher)
 
     @property
     def workers(self) -> Workers:
         """The registry of the workers that execute services for flows."""
-        return self.flows.services.workers
+        return self._opened.flows.services.workers
 
     @property
     def keys(self) -> Keys:
@@ -272,10 +264,7 @@ class Headway:
 
     def run(self, run_id: str) -> RunHandle:
         """Return a handle to an existing run, also one that another process has started."""
-        store, watcher = self.store, self._watcher
-        return RunHandle(
-            RunId(run_id), store=store, runs=store.runs, events=store.events, watcher=watcher
-        )
+        return self._opened.open_handle(RunId(run_id))
 
     async def explain(self, run_id: str) -> Explanation:
         """Explain the state of a run: the reason for it, the holder, and the next step to take.
@@ -291,14 +280,14 @@ class Headway:
 
     async def doctor(self) -> Examination:
         """Check all invariants on the whole database. It may be in use, and nothing is changed."""
-        return await run_doctor(self.store.doctor, self._clock or SystemClock())
+        return await run_doctor(self.store.doctor, self._opened.clock)
 
     async def wait_for_signal(self) -> str:
         """Wait for Ctrl-C or SIGTERM, and return the signal's name. Then leave `async with`.
 
         Main thread only. A second signal has its default effect. SIGHUP reloads the configuration.
         """
-        _ = self.store  # Raises outside `async with`.
+        _ = self._opened  # Raises outside `async with`.
         async with self.reload_on_hangup():
             name = (await wait_for_stop_signal()).name
             self.note_stop()
@@ -309,8 +298,8 @@ class Headway:
 
         Runs that execute now and have stored nothing new may be the reason, so their stop counts.
         """
-        if self._engine is not None:
-            self._engine.note_stop()
+        if self._open is not None and self._open.engine is not None:
+            self._open.engine.note_stop()
 
     async def reload(self) -> ReloadResult:
         """Read the configuration again, and apply the settings that need no restart.
@@ -359,8 +348,7 @@ class Headway:
         if the key has files of earlier runs and `on_existing_output` is not set; it can be
         `replace`, `archive` or `delete`.
         """
-        _ = self.store  # Raises outside `async with`.
-        return await self._submitter.submit_run(
+        return await self._opened.submitter.submit_run(
             job,
             key=key,
             params=params,
@@ -378,8 +366,7 @@ class Headway:
         self, name: str, *, idempotency_key: str | None = None, by: str = ""
     ) -> RunHandle:
         """Start the run of a registered schedule now. Its next fire time does not change."""
-        _ = self.store  # Raises outside `async with`.
-        return await self._submitter.submit_schedule(
+        return await self._opened.submitter.submit_schedule(
             find_schedule(self._schedules, name), idempotency_key=idempotency_key, by=by
         )
 
@@ -405,79 +392,18 @@ class Headway:
         """Submit a run that continues from the last checkpoint of its key."""
         return await self.submit(job, key=key, params=params, mode=RunMode.CONTINUE, **more)
 
-    @asynccontextmanager
-    async def without_engine(self) -> AsyncIterator[Self]:
+    def without_engine(self) -> AbstractAsyncContextManager[Self]:
         """Open the database without an engine: read and submit, but execute nothing here.
 
         Raise SchemaMismatch if the database does not have the current schema. It is not created.
         """
-        self._check_not_open()
-        await check_database(self._urls)
-        async with AsyncExitStack() as opened:
-            store = self._store = await open_store(self._urls, durability=self._durability)
-            opened.push_async_callback(self._close)
-            self._watcher = RunWatcher(store, store.runs)
-            self._submitter = Submitter(store, store.runs, self._ids, self._jobs, self.run)
-            clock = self._clock or SystemClock()
-            await self._open_flows(opened, clock)
-            yield self
+        return self._keep_open(self._open_existing())
 
     async def __aenter__(self) -> Self:
-        self._check_not_open()
-        async with AsyncExitStack() as opened:
-            now = None if self._clock is None else self._clock.now
-            self._store = await open_store(self._urls, durability=self._durability, now=now)
-            opened.push_async_callback(self._close)
-            store, clock = self._store, self._clock or SystemClock()
-            self._watcher = RunWatcher(store, store.runs)
-            self._submitter = Submitter(store, store.runs, self._ids, self._jobs, self.run)
-            await self._apply_lane_limits(store)
-            life_lock = build_life_lock(self._urls, store)
-            opened.callback(life_lock.release)
-            folder = data_folder(self._urls, self._data_dir)
-            self._output = output = Output(store, store.runs, store.files, folder)
-            if self._has_mirror:  # Closed after the engine, so that it has the final states.
-                mirror = Mirror(store, store.runs, store.events, MirrorFolder(folder.root))
-                await opened.enter_async_context(mirror.run())
-            # Closed after the engine: a lease is released only when its run has ended here.
-            hint_relay = self.hint_relay = await opened.enter_async_context(
-                open_hint_relay(self._redis_url, store, lease_ttl_s=self._lease_ttl_s)
-            )
-            await self._open_flows(opened, clock)
-            pruner = Pruner(store, store.runs, store.events, store.workers, self._retention)
-            self._engine = Engine(
-                *(store, store.runs, self._ids, clock, self._jobs),
-                make_children=lambda execution: Children(
-                    execution, self._submitter, store.runs, self._watcher
-                ),
-                stop_wait_s=self._stop_wait_s,
-                lease_ttl_s=self._lease_ttl_s,
-                life_lock=life_lock,
-                prune=pruner.prune,
-                discover_jobs=self.flows.refresh,
-                output=output,
-                on_start=None if hint_relay is None else hint_relay.note_started,
-                timeouts=self._timeouts,
-            )
-            if hint_relay is not None:
-                hint_relay.set_poll_runs(self._engine.poll_runs)
-            await opened.enter_async_context(self._engine.run())
-            schedules = list(self._schedules.values())
-            # Closed before the engine, so that no schedule fires while the engine stops.
-            await opened.enter_async_context(open_scheduler(store, self._ids, clock, schedules))
-            self._exit_stack = opened.pop_all()
+        kept_open = self._keep_open(self._open_with_engine())
+        await kept_open.__aenter__()
+        self._kept_open = kept_open
         return self
-
-    async def _open_flows(self, opened: AsyncExitStack, clock: Clock) -> None:
-        functions, client = self.flows.functions, self._make_client
-        services = build_flow_services(self.store, clock, functions, client, self._submitter)
-        opened.push_async_callback(self.flows.close)
-        await self.flows.open(services)
-
-    async def _apply_lane_limits(self, store: SqlStore) -> None:
-        """Apply the configured limits of lanes, which override those that jobs propose."""
-        await configure_lanes(store, self._configured_lanes(self._settings))
-        await self._submitter.job_lanes.propose_limits(self._jobs.values())
 
     async def __aexit__(
         self,
@@ -486,12 +412,40 @@ class Headway:
         traceback: TracebackType | None,
     ) -> None:
         self.note_stop()
-        await self._exit_stack.__aexit__(kind, error, traceback)
+        await self._kept_open.__aexit__(kind, error, traceback)
 
-    async def _close(self) -> None:
-        store, self._store, self._engine = self.store, None, None
-        await store.close()
-
-    def _check_not_open(self) -> None:
-        if self._store is not None:
+    @asynccontextmanager
+    async def _keep_open(
+        self, opening: AbstractAsyncContextManager[OpenHeadway]
+    ) -> AsyncIterator[Self]:
+        """Be open until everything is closed again: jobs that end still use this Headway."""
+        if self._is_in_use:
             raise RuntimeError("this Headway is already open; create another one")
+        self._is_in_use = True
+        try:
+            async with opening as self._open:
+                yield self
+        finally:
+            self._open, self._is_in_use = None, False
+
+    @asynccontextmanager
+    async def _open_existing(self) -> AsyncIterator[OpenHeadway]:
+        await check_database(self.urls)
+        async with self._open_database() as database:
+            yield database
+
+    @asynccontextmanager
+    async def _open_with_engine(self) -> AsyncIterator[OpenHeadway]:
+        schedules = list(self._schedules.values())
+        async with (
+            self._open_database() as database,
+            run_engine(
+                self._config, database, ids=self._ids, jobs=self._jobs, schedules=schedules
+            ) as running,
+        ):
+            yield running
+
+    def _open_database(self) -> AbstractAsyncContextManager[OpenHeadway]:
+        return open_headway(
+            self._config, ids=self._ids, jobs=self._jobs, functions=self.flows.functions
+        )

@@ -147,7 +147,7 @@ async def test_a_forced_cancel_deletes_files_after_the_job_has_stopped(
         await run.cancel(files="delete", grace_s=0)
         assert (await run.wait_for_end()).run.status is RunStatus.CANCELED
         for headway in (hw, other):
-            await headway._output.sweep()
+            await headway._opened.output.sweep()
         assert contents(tmp_path) == {"1.txt": "whole"}
         release.set()
         await wait_until(lambda: not parts(tmp_path))
@@ -205,7 +205,7 @@ async def test_folders_that_cannot_be_removed_do_not_block_the_sweep(
             assert list(contents(tmp_path, key=key)) == ["1.txt"]
             assert await run.cancel(files="delete") is CancelResult.CANCELED
             for _ in range(3):
-                await hw._output.sweep()
+                await hw._opened.output.sweep()
             assert contents(tmp_path, key=key) == {}
     assert len(parts(tmp_path)) == 4
 
@@ -238,7 +238,7 @@ async def test_canceling_a_queued_run_touches_no_file(url: str, tmp_path: Path) 
         await hw.lanes.set("main", max_concurrent=0)
         run = await hw.start("mirror", key="ann", on_existing_output="delete")
         assert await run.cancel(files="delete") is CancelResult.CANCELED
-        await hw._output.sweep()
+        await hw._opened.output.sweep()
     assert len(contents(tmp_path)) == 3
 
 
@@ -256,7 +256,7 @@ async def test_a_runner_on_another_data_directory_deletes_nothing_here(
     assert len(contents(tmp_path)) == 2  # The run was released at the stop; no instance holds it.
     async with elsewhere:
         await elsewhere.run(run.id).cancel(files="delete")
-        await elsewhere._output.sweep()
+        await elsewhere._opened.output.sweep()
     assert len(contents(tmp_path)) == 2
     async with Headway(url):
         await wait_until(lambda: not parts(tmp_path))

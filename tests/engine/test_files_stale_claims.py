@@ -21,7 +21,7 @@ pytestmark = pytest.mark.backend("sqlite")
 
 
 def files_of(hw: Headway, claimed: ClaimedRun) -> RunFiles:
-    return RunFiles(Execution(claimed), hw._output)
+    return RunFiles(Execution(claimed), hw._opened.output)
 
 
 async def write_file(files: RunFiles, path: str, content: bytes) -> None:
@@ -76,7 +76,7 @@ async def test_output_that_was_not_packed_is_not_removed(url: str, tmp_path: Pat
             await start_run(hw.store, on_existing_output=OnExistingOutput.ARCHIVE)
         )
         execution.ending = Ending.SHUTDOWN
-        files = RunFiles(execution, hw._output)
+        files = RunFiles(execution, hw._opened.output)
         with pytest.raises(asyncio.CancelledError):
             await files.prepare()
         await files.close()
@@ -98,6 +98,6 @@ async def test_a_stale_execution_does_not_remove_the_parts_of_a_later_run(
         await later.finish_part(part, "1.txt")
         with pytest.raises(RunNotActive):
             await write_file(files_of(hw, stale), "1.txt", b"late")
-        await hw._output.clean_up_key(Key("ann"), except_run_id=stale.run_id)
+        await hw._opened.output.clean_up_key(Key("ann"), except_run_id=stale.run_id)
         await later.close()
     assert contents(tmp_path) == {"1.txt": "whole"}

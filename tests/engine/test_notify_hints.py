@@ -6,6 +6,7 @@ process. Where polls are an hour apart, only a hint can cause the observed effec
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from dataclasses import replace
 
 import pytest
 
@@ -286,7 +287,8 @@ async def test_polling_converges_without_any_hint(
     monkeypatch.setattr(engine, "POLL_S", 0.01)
     monkeypatch.setattr(run_watcher, "POLL_S", 0.01)
     hw = headway_with_jobs(url)
-    hw._lease_ttl_s = 0.5  # An engine polls its runs every third of the lease.
+    # An engine polls its runs every third of the lease.
+    hw._config = replace(hw._config, lease_ttl_s=0.5)
     async with hw, asyncio.timeout(60):
         run, hanging = await submit(elsewhere, "echo"), await submit(elsewhere, "hang")
         assert await run.result() == "done"

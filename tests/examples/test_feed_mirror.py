@@ -172,7 +172,7 @@ async def test_run_restarted_during_a_download_resumes_at_its_page(
     await asyncio.to_thread(web.half_sent.wait)
     web.stalled.clear()
     web.requested.clear()
-    engine = before._engine
+    engine = before._opened.engine
     assert engine is not None
     closing = asyncio.create_task(before.__aexit__(None, None, None))
     while not all(execution.ending for execution in engine._executing.values()):  # noqa: ASYNC110

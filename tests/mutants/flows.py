@@ -146,8 +146,8 @@ FLOWS: Final = (
     ),
     Mutant(
         name="a task that waits for a worker is not woken when one registers",
-        file="services/flow/catalog.py",
-        edits=(("            await self._worker_watch.poll()\n", "            pass\n"),),
+        file="services/flow/open_flows.py",
+        edits=(("            await self.worker_watch.poll()\n", "            pass\n"),),
         test_file="tests/engine/flow/test_worker_wait.py",
         test="test_a_task_without_a_worker_is_parked_and_resumes_when_one_registers",
     ),

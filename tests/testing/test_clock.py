@@ -218,8 +218,8 @@ async def test_open_headway_restores_the_callers_headway(
         assert opened is hw
         assert await (await hw.start("hello", on_conflict=OnConflict.JOIN)).result() == "hello"
         assert len(await records_of(hw)) == 1
-    assert hw._urls == ("postgresql://nowhere.invalid/prod",)
-    assert hw._clock is None
+    assert hw._config.urls == ("postgresql://nowhere.invalid/prod",)
+    assert hw._config.clock is None
 
 
 async def test_clock_refuses_to_go_back(headway_clock: SteppingClock) -> None:

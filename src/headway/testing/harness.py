@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 
 from headway.app import Headway
@@ -17,17 +18,21 @@ async def open_for_test(
 
     Its settings are restored afterwards, so that another test can open it on another file.
     """
-    original = hw._urls, hw._clock, hw._lease_ttl_s, hw._stop_wait_s
-    hw._urls = (f"sqlite:///{folder / 'headway.db'}",)
-    hw._clock = clock
-    # The clock jumps: without these values the lease would expire, and the exit would wait.
-    hw._lease_ttl_s, hw._stop_wait_s = SECONDS_MAX, 0.0
+    original = hw._config
+    hw._config = replace(
+        original,
+        urls=(f"sqlite:///{folder / 'headway.db'}",),
+        clock=clock,
+        # The clock jumps: without these values the lease would expire, and the exit would wait.
+        lease_ttl_s=SECONDS_MAX,
+        stop_wait_s=0.0,
+    )
     try:
         async with hw:
-            clock.attach_store(hw.store, hw._output.threads)
+            clock.attach_store(hw.store, hw._opened.output.threads)
             try:
                 yield hw
             finally:
                 clock.attach_store(None)
     finally:
-        hw._urls, hw._clock, hw._lease_ttl_s, hw._stop_wait_s = original
+        hw._config = original

@@ -159,7 +159,7 @@ async def test_a_worker_of_another_service_wakes_no_task(database_url: str) -> N
         task = await hw.flows.start("order")
         before = await wait_until_waiting(hw, task.id)
         await hw.workers.register("other", "http://127.0.0.1:9", ["sum"])
-        await hw.flows.refresh()
+        await hw._opened.flows.refresh()
         assert (await hw.flows.task(task.id)).run.revision == before.run.revision
 
 

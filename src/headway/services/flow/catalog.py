@@ -1,7 +1,7 @@
 """The catalog of flows: definitions are checked, published in versions, and shown."""
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
@@ -16,7 +16,6 @@ from headway.core.flow.definition.graph import AvailableCallees
 from headway.core.flow.definition.mermaid import to_mermaid
 from headway.core.flow.definition_schema import definition_schema
 from headway.core.flow.engine.records import (
-    FLOW_JOB,
     FLOW_PREFIX,
     VERSION_PREFIX,
     SavedFlow,
@@ -25,13 +24,10 @@ from headway.core.flow.engine.records import (
     VersionSummary,
 )
 from headway.core.flow.parse import ParsedFlow, parse_flow
-from headway.core.ids import FLOW_LANE
 from headway.ports.id_source import IdSource
 from headway.services.flow.driver import FlowServices
 from headway.services.flow.functions import Functions
-from headway.services.flow.worker_watch import WorkerWatch
-from headway.services.submit.job import Job
-from headway.services.submit.parameters import Parameters
+from headway.services.flow.open_flows import OpenFlows
 
 Definition = str | Mapping[str, Any]
 FLOW_COUNT_MAX: Final = 1_000
@@ -66,11 +62,15 @@ class EffectiveDefinition(NamedTuple):
 class FlowCatalog:
     """Publishes and reads flows. Its methods need an open Headway."""
 
-    def __init__(self, ids: IdSource, jobs: dict[str, Job]) -> None:
+    def __init__(self, ids: IdSource, opened: Callable[[], OpenFlows]) -> None:
+        """Create a catalog. `opened` raises RuntimeError if Headway is not open."""
         self.functions = Functions()
         self._ids = ids
-        self._jobs = jobs
-        self._services: FlowServices | None = None
+        self._opened = opened
+
+    @property
+    def services(self) -> FlowServices:
+        return self._opened().services
 
     async def validate(
         self,
@@ -156,7 +156,7 @@ class FlowCatalog:
         answer = await self.services.store.apply(command)
         if isinstance(answer, RevisionMismatch):
             raise RevisionConflict(f"flow {name!r}", answer.revision)
-        self.register_flow_job()
+        self._opened().register_job()
         return PublishedFlow(
             command.name,
             answer.flow_id,
@@ -259,43 +259,3 @@ class FlowCatalog:
     def schema(self) -> dict[str, Any]:
         """Return the JSON Schema of definitions, for editors."""
         return definition_schema()
-
-    # Opened and closed by Headway.
-
-    @property
-    def services(self) -> FlowServices:
-        if self._services is None:
-            raise RuntimeError("use `async with` on Headway before you use its flows")
-        return self._services
-
-    async def open(self, services: FlowServices) -> None:
-        """Enable the starting of tasks. Tasks are driven here once there are any flows."""
-        self._services = services
-        self._worker_watch = WorkerWatch(services.store, services.flow_reader, services.workers)
-        # Sync first: workers count as alive by this clock.
-        services.clock.sync(await services.run_reader.now())
-        if self.functions.names or await services.flow_reader.has_flows():
-            self.register_flow_job()
-
-    async def close(self) -> None:
-        services, self._services = self.services, None
-        self._jobs.pop(FLOW_JOB, None)
-        await services.workers.close()
-
-    async def refresh(self) -> None:
-        """Check for flows and workers that other processes have registered. The engine calls it."""
-        if FLOW_JOB not in self._jobs and await self.services.flow_reader.has_flows():
-            self.register_flow_job()
-        if FLOW_JOB in self._jobs:
-            await self._worker_watch.poll()
-
-    def register_flow_job(self) -> None:
-        """Let the engine of this process drive tasks."""
-        if FLOW_JOB not in self._jobs:
-            drive = self.services.drive_task
-            self._jobs[FLOW_JOB] = Job(
-                name=FLOW_JOB,
-                function=drive,
-                lane=FLOW_LANE,
-                parameters=Parameters(drive, job=FLOW_JOB),
-            )

@@ -29,7 +29,6 @@ from headway.core.run.run import Run
 from headway.core.run.status import RunStatus
 from headway.ports.flow_reader import FlowTask, TaskFilter
 from headway.services.flow.catalog import FlowCatalog
-from headway.services.flow.driver import FlowServices
 from headway.services.flow.explain_task import explain_task
 from headway.services.flow.functions import FlowFunction
 from headway.services.flow.step_writer import measure_signal
@@ -51,9 +50,9 @@ class Flows(FlowCatalog):
     Functions can be registered at any time; everything else needs an open Headway.
     """
 
-    async def open(self, services: FlowServices) -> None:
-        self._views = TaskViewBuilder(services.flow_reader, services.definitions)
-        await super().open(services)
+    @property
+    def _views(self) -> TaskViewBuilder:
+        return self._opened().views
 
     @overload
     def function(self, function: F, /) -> F: ...
@@ -102,7 +101,7 @@ class Flows(FlowCatalog):
         )
         flow = await self.services.definitions.flow(name, number)
         start = FlowStart(flow=name, version=number, node=flow.start)
-        self.register_flow_job()
+        self._opened().register_job()
         return await self.services.submitter.submit_task(
             start,
             params,
@@ -142,7 +141,7 @@ class Flows(FlowCatalog):
         key = None if str(run.key) == str(run.id) else str(run.key)
         if run.is_active:
             raise KeyBusy(run.key, run.id)
-        self.register_flow_job()
+        self._opened().register_job()
         return await self.services.submitter.submit_task(
             start,
             view.params,
