@@ -19,7 +19,6 @@ from headway.core.command.run.inbox import (
 from headway.core.command.run.interrupt import (
     AnswerMismatch,
     CloseInterrupt,
-    InterruptOutcome,
     NoOpenInterrupt,
     OpenInterrupt,
     ReadInterrupts,
@@ -27,6 +26,7 @@ from headway.core.command.run.interrupt import (
 from headway.core.command.run.settle import Complete
 from headway.core.document import Document
 from headway.core.errors import InvalidInput
+from headway.core.event_payloads import InterruptOutcome
 from headway.core.ids import Instant, RunId, add_seconds
 from headway.core.run.events import EventType
 from headway.core.run.run import Claim

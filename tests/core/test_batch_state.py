@@ -7,6 +7,7 @@ import pytest
 from headway.core.batch_state import BatchState, LaneQueue
 from headway.core.command.protocol import RowsNeeded
 from headway.core.command.run.submit import Accepted, Busy
+from headway.core.event_payloads import KeyChanged, Waiting
 from headway.core.ids import Instant, Key, LaneName, RunId
 from headway.core.lane_row import LaneRow, default_lane
 from headway.core.run.admission import OnConflict
@@ -186,8 +187,8 @@ def test_refusal_changes_nothing() -> None:
 @pytest.mark.proves("I13")
 def test_events_are_numbered_from_the_position_of_the_stream() -> None:
     batch = a_batch()
-    batch.emit_global(EventType.LANE_CHANGED, "{}", lane=MAIN)
-    run = batch.emit(a_run(run_seq=7), EventType.LOG, '"line"')
+    batch.emit_global(KeyChanged(1, ""))
+    run = batch.emit(a_run(run_seq=7), Waiting())
     assert [(event.seq, event.run_seq) for event in batch.changes.events] == [(101, None), (102, 8)]
     assert run.run_seq == 8
 

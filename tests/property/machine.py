@@ -13,6 +13,7 @@ from headway.core.command.protocol import RowsNeeded
 from headway.core.command.run.claim import ClaimedRun, ClaimRuns
 from headway.core.command.run.report import SaveProgress
 from headway.core.errors import StoreFailed
+from headway.core.event_payloads import Waiting
 from headway.core.ids import RunId
 from headway.core.run.run import Claim
 from headway.services.engine.claimer import CLAIM_TRIGGERS
@@ -172,5 +173,5 @@ class Broken:
     def decide(self, batch: BatchState) -> None:
         run = batch.run(self.run_id)
         if run is not None:
-            batch.emit(run, "broken", "{}")
+            batch.emit(run, Waiting())
         raise RuntimeError("broken on purpose")

@@ -6,8 +6,9 @@ from typing import Any, Final
 
 import pytest
 
+from headway.core.event_payloads import encode_transition
 from headway.core.ids import Instant, Key, LaneName, RunId
-from headway.core.run.events import Event, EventType, state_payload
+from headway.core.run.events import Event, EventType
 from headway.core.run.status import RunStatus
 from tests.torture import record
 from tests.torture.at_work import AtWork, Pause
@@ -38,8 +39,8 @@ def authority(*events: Event) -> Authority:
     """Return the history of a run: claimed at 100, taken over at 2,000, claimed again at 2,100."""
     history = Authority(Findings())
     for entry in (
-        event(EventType.STATE_CHANGED, 50, state_payload(None, RunStatus.QUEUED)),
-        event(EventType.STATE_CHANGED, 100, state_payload(RunStatus.QUEUED, RunStatus.RUNNING)),
+        event(EventType.STATE_CHANGED, 50, encode_transition(None, RunStatus.QUEUED)),
+        event(EventType.STATE_CHANGED, 100, encode_transition(RunStatus.QUEUED, RunStatus.RUNNING)),
         event(EventType.TAKEN_OVER, 2_000),
         event(EventType.RESUMED, 2_100, '{"generation":2}'),
         *events,

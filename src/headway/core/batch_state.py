@@ -9,14 +9,27 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from itertools import islice
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
-from headway.core.document import NULL, Document, encode_document
+from headway.core.document import NULL, Document
+from headway.core.event_payloads import (
+    AnswersUnread,
+    EventContent,
+    MessagesUnread,
+    Payload,
+    StateDetails,
+    UnreadAnswer,
+    UnreadMessage,
+    encode_transition,
+    encode_unread_answer,
+    encode_unread_message,
+)
 from headway.core.flow.engine.records import FLOW_JOB, FlowChanges, LoadedTasks, SavedFlow
 from headway.core.ids import Flag, InstanceId, Instant, Key, LaneName, RunId
+from headway.core.json_encoder import Json
 from headway.core.lane_row import LaneRow
 from headway.core.run.deadlines import apply_changes
-from headway.core.run.events import Event, EventType, state_payload
+from headway.core.run.events import Event, EventType
 from headway.core.run.run import NO_TOKEN, Claim, QueueRank, Run
 from headway.core.run.status import RunStatus
 from headway.core.run.transitions import TERMINAL, TRANSITIONS, Trigger
@@ -25,6 +38,7 @@ from headway.core.secret import redact
 from headway.core.stored_file import FileAddress, KeyOutput, StoredFile
 from headway.core.worker.saved_worker import SavedWorker
 
+M = TypeVar("M")
 MESSAGE: Final = "message"
 """The kind of an inbox item that a person or a program has sent to a job."""
 CARRIED_GENERATION: Final = 0
@@ -273,24 +287,29 @@ class BatchState:
 
     # Writing.
 
-    def emit(self, run: Run, kind: str, payload: str, **changes: Any) -> Run:
+    def emit(self, run: Run, content: EventContent, **changes: Any) -> Run:
         """Append an event of `run`, increment its counter, and apply `changes`.
 
         `changes` must not affect the counts of a lane: use `update` for those.
         """
-        changes["run_seq"] = self._append(run, run.run_seq + 1, kind, payload)
+        payload = content.encode()
+        changes["run_seq"] = self._append(run, run.run_seq + 1, content.type, payload)
         return self._record(run, changes)
 
     def emit_global(
-        self, kind: EventType, payload: str, *, key: Key | None = None, lane: LaneName | None = None
+        self, payload: Payload, *, key: Key | None = None, lane: LaneName | None = None
     ) -> None:
         """Append an event that belongs to no run."""
         self.seq += 1
-        self.changes.events.append(Event(self.seq, None, None, key, lane, kind, payload, self.now))
+        text = payload.encode()
+        self.changes.events.append(
+            Event(self.seq, None, None, key, lane, payload.type, text, self.now)
+        )
 
-    def add_run(self, run: Run, params: str, payload: str) -> None:
+    def add_run(self, run: Run, params: str, details: StateDetails | None = None) -> None:
         """Add a run, whose `seq` is the next one, with its first event."""
         assert run.seq == self.seq + 1
+        payload = encode_transition(None, run.status, details)
         self._append(run, run.run_seq, EventType.STATE_CHANGED, payload)
         self.runs[run.id] = run
         self.changes.runs_added[run.id] = {"params": params}
@@ -314,7 +333,7 @@ class BatchState:
         run: Run,
         trigger: Trigger,
         *,
-        details: str = "",
+        details: StateDetails | None = None,
         documents: dict[str, Any] | None = None,
         **changes: Any,
     ) -> Run | None:
@@ -329,7 +348,7 @@ class BatchState:
         if status in TERMINAL:
             # Before the end itself, because followers of the run stop reading there.
             run = self._report_unread(run)
-        payload = state_payload(run.status, status, details)
+        payload = encode_transition(run.status, status, details)
         changes["status"] = status
         run_seq = run.run_seq + 1
         changes["run_seq"] = self._append(run, run_seq, EventType.STATE_CHANGED, payload)
@@ -353,13 +372,13 @@ class BatchState:
 
     def _report_unread(self, run: Run) -> Run:
         if messages := self.unread_messages(run):
-            shown = _join_fitting(map(encode_message, messages))
-            payload = f'{{"count":{len(messages)},"messages":[{shown}]}}'
-            run = self.emit(run, EventType.MESSAGES_UNREAD, payload)
+            run = self.emit(
+                run, MessagesUnread(len(messages), _take_fitting(map(_unread_message, messages)))
+            )
         if answers := self.unread_answers(run):
-            shown = _join_fitting(map(_encode_answer, answers))
-            payload = f'{{"count":{len(answers)},"answers":[{shown}]}}'
-            run = self.emit(run, EventType.ANSWERS_UNREAD, payload)
+            run = self.emit(
+                run, AnswersUnread(len(answers), _take_fitting(map(_unread_answer, answers)))
+            )
         return run
 
     def put_file(self, file: StoredFile) -> None:
@@ -440,28 +459,28 @@ class BatchState:
             heappush(queue.ready, (after.queue_rank, after.ready_seq, after.id))
 
 
-def encode_message(item: InboxItem) -> str:
-    """Encode a message for events and answers, with its secrets redacted."""
-    by = encode_document(item.by, field="by")
-    return f'{{"seq":{item.seq},"by":{by},"message":{redact(item.payload)}}}'
+def _unread_message(item: InboxItem) -> Json[UnreadMessage]:
+    return encode_unread_message(seq=item.seq, by=item.by, message=Document(redact(item.payload)))
 
 
-def _encode_answer(interrupt: Interrupt) -> str:
-    names = {"call_id": interrupt.call_id, "by": interrupt.answered_by}
-    answer = redact(interrupt.answer or NULL)
-    return f'{encode_document(names, field="call_id")[:-1]},"answer":{answer}}}'
+def _unread_answer(interrupt: Interrupt) -> Json[UnreadAnswer]:
+    return encode_unread_answer(
+        call_id=interrupt.call_id,
+        by=interrupt.answered_by,
+        answer=Document(redact(interrupt.answer or NULL)),
+    )
 
 
-def _join_fitting(items: Iterator[str]) -> str:
-    """Join the first of these JSON items that fit into an event."""
-    shown: list[str] = []
+def _take_fitting(items: Iterator[Json[M]]) -> list[Json[M]]:
+    """Return the first of these items that fit into an event."""
+    shown: list[Json[M]] = []
     length = 0
     for item in islice(items, UNREAD_SHOWN_COUNT_MAX):
         length += len(item)
         if length > UNREAD_SHOWN_LENGTH_MAX:
             break
         shown.append(item)
-    return ",".join(shown)
+    return shown
 
 
 _CLEARED_AT_END: dict[str, Any] = {

@@ -15,12 +15,12 @@ from headway.core.batch_state import Interrupt
 from headway.core.command.protocol import Command
 from headway.core.command.run.interrupt import (
     CloseInterrupt,
-    InterruptOutcome,
     OpenInterrupt,
     ReadInterrupts,
 )
 from headway.core.document import NULL, encode_document
 from headway.core.errors import InvalidInput
+from headway.core.event_payloads import InterruptOutcome
 from headway.ports.clock import Clock
 from headway.ports.store import Store
 from headway.services.context.execution import Ending, Execution

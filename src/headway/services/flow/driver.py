@@ -286,11 +286,7 @@ class TaskDriver:
         if self._children.open_child_ids:
             poll_at = Instant(self._services.clock.now() + CHILD_POLL_US)
             wake_at = poll_at if wake_at is None else min(wake_at, poll_at)
-        kind = wait_reason(state)
-        wait_document = encode_document(
-            {"waits_for": kind, "node": state.frames[0].node.key}, field="waits_for"
-        )
-        park = ParkTask(kind, wake_at, wait_document)
+        park = ParkTask(wait_reason(state), wake_at, state.frames[0].node.key)
         return self._build_advance(result, park)
 
     def _locate_call(self, call_id: str) -> dict[str, Any]:

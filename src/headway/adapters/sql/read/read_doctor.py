@@ -25,9 +25,10 @@ from headway.core.doctor.history import PAYLOAD_PREFIX_LENGTH, RunSeqRange, Stat
 from headway.core.doctor.run_page import ExaminedRuns, KeyHead
 from headway.core.doctor.slots import SLOT_EVENT_TYPES, SLOT_PAYLOAD_PREFIX_LENGTH, SlotEvent
 from headway.core.doctor.stream import ExaminedEvents, LaneUsage, StreamExtent
+from headway.core.event_payloads import encode_transition
 from headway.core.ids import Key, RunId
 from headway.core.lane_row import LaneRow
-from headway.core.run.events import EventType, state_payload
+from headway.core.run.events import EventType
 from headway.core.run.run import Recovery, Run, RunMode
 from headway.core.run.status import RunStatus
 
@@ -121,7 +122,9 @@ LANES: Final = sa.select(
     *lanes.c,
     sa.select(sa.func.count()).where(runs.c.slot == lanes.c.name).scalar_subquery(),
 ).order_by(lanes.c.name)
-_START_PATTERN: Final = state_payload(RunStatus.QUEUED, RunStatus.RUNNING).removesuffix("}") + "%"
+_START_PATTERN: Final = (
+    encode_transition(RunStatus.QUEUED, RunStatus.RUNNING).removesuffix("}") + "%"
+)
 _IS_START: Final = (
     events.c.type == sa.literal(EventType.STATE_CHANGED.value)
 ) & events.c.payload.like(_START_PATTERN)

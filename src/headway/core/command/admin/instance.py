@@ -13,8 +13,8 @@ from headway.core.command.run.end_run import Ended, end_with_error, notify_paren
 from headway.core.command.run.wait import park, wake
 from headway.core.document import check_text
 from headway.core.duration import check_seconds
+from headway.core.event_payloads import Parked, TakenOver
 from headway.core.ids import InstanceId, Instant, RunId, add_seconds
-from headway.core.run.events import EventType
 from headway.core.run.run import (
     DEATH_COUNT_MAX,
     NO_TOKEN,
@@ -205,7 +205,7 @@ class ReleaseOrphan:
             queue_rank=int(QueueRank.RESUMED),
             ready_seq=batch.seq + 1,
         )
-        batch.emit(run, EventType.TAKEN_OVER, f'{{"death_count":{death_count}}}')
+        batch.emit(run, TakenOver(death_count))
         return True
 
 
@@ -254,8 +254,8 @@ class HandOver(HolderCommand[Ended | bool]):
             death_count=run.death_count,
             stop_count=stop_count,
         )
-        payload = f'{{"reason":"handed_over","stop_count":{stop_count}}}'
-        wake(batch, batch.emit(run, EventType.PARKED, payload))
+        payload = Parked(reason="handed_over", stop_count=stop_count)
+        wake(batch, batch.emit(run, payload))
         return True
 
 

@@ -10,11 +10,11 @@ from headway.core.batch_state import BatchState
 from headway.core.command.protocol import RevisionMismatch, RowsNeeded
 from headway.core.command.run.cancel import RequestCancel, cancel_run
 from headway.core.command.run.end_run import notify_parent
-from headway.core.document import check_text, encode_document, trim_names
+from headway.core.document import check_text, trim_names
 from headway.core.errors import InvalidInput
+from headway.core.event_payloads import LaneChanged
 from headway.core.ids import LaneName, RunId
 from headway.core.lane_row import LaneRow, default_lane
-from headway.core.run.events import EventType
 from headway.core.run.status import RunStatus
 
 LIMIT_MAX: Final = 1_000_000
@@ -169,14 +169,8 @@ def _change_lane(
     batch.lane_rows[lane.name] = batch.changes.lanes[lane.name] = lane
     if lane.name in batch.lane_queues:
         batch.lane_queues[lane.name].lane = lane
-    payload = {
-        "max_concurrent": lane.max_concurrent,
-        "max_queued": lane.max_queued,
-        "is_paused": bool(lane.is_paused),
-        "by": by,
-    }
-    document = encode_document(payload, field="lane")
-    batch.emit_global(EventType.LANE_CHANGED, document, lane=lane.name)
+    payload = LaneChanged(lane.max_concurrent, lane.max_queued, bool(lane.is_paused), by)
+    batch.emit_global(payload, lane=lane.name)
     return lane
 
 

@@ -5,9 +5,9 @@ from typing import ClassVar
 
 from headway.core.batch_state import BatchState, SavedKey
 from headway.core.command.protocol import RevisionMismatch, RowsNeeded
-from headway.core.document import EMPTY_OBJECT, Document, check_text, encode_document, trim_names
+from headway.core.document import EMPTY_OBJECT, Document, check_text, trim_names
+from headway.core.event_payloads import KeyChanged
 from headway.core.ids import Key, RunId
-from headway.core.run.events import EventType
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,5 +87,4 @@ class DeleteKey:
 
 
 def _emit_changed(batch: BatchState, key: Key, *, revision: int | None, by: str) -> None:
-    payload = encode_document({"revision": revision, "by": by}, field="key")
-    batch.emit_global(EventType.KEY_CHANGED, payload, key=key)
+    batch.emit_global(KeyChanged(revision, by), key=key)

@@ -12,9 +12,15 @@ from typing import ClassVar
 from headway.core.batch_state import BatchState
 from headway.core.command.protocol import RevisionMismatch, RowsNeeded
 from headway.core.command.run.submit import Submit, SubmitResult, make_submit
-from headway.core.document import check_text, encode_document
+from headway.core.document import check_text
+from headway.core.event_payloads import (
+    ScheduleChanged,
+    ScheduleDropped,
+    ScheduleFired,
+    SchedulePaused,
+    ScheduleResumed,
+)
 from headway.core.ids import Instant, RunId
-from headway.core.run.events import EventType
 from headway.core.schedule import SavedSchedule, Schedule
 
 
@@ -97,9 +103,9 @@ class FireSchedule:
         decided = saved._replace(last_fire_at=due.fire_at, revision=saved.revision + 1)
         batch.schedules[schedule.name] = batch.changes.schedules[schedule.name] = decided
         if due.is_dropped:
-            self._emit(batch, EventType.SCHEDULE_DROPPED, fire_at=due.fire_at)
+            batch.emit_global(ScheduleDropped(schedule.name, due.fire_at))
             return FireDropped(due.fire_at)
-        self._emit(batch, EventType.SCHEDULE_FIRED, fire_at=due.fire_at, run_id=str(self.run_id))
+        batch.emit_global(ScheduleFired(schedule.name, due.fire_at, self.run_id))
         return Fired(due.fire_at, self._submission().decide(batch))
 
     def _reset(
@@ -107,13 +113,8 @@ class FireSchedule:
     ) -> ScheduleReset:
         saved = reset_schedule(self.schedule, before, since=since)
         batch.schedules[saved.name] = batch.changes.schedules[saved.name] = saved
-        expression, time_zone = saved.expression, saved.time_zone
-        self._emit(batch, EventType.SCHEDULE_CHANGED, expression=expression, time_zone=time_zone)
+        batch.emit_global(ScheduleChanged(saved.name, saved.expression, saved.time_zone))
         return ScheduleReset(since)
-
-    def _emit(self, batch: BatchState, kind: EventType, **facts: str | int) -> None:
-        payload = {"name": self.schedule.name, **facts}
-        batch.emit_global(kind, encode_document(payload, field="schedule"))
 
     def _submission(self) -> Submit:
         schedule = self.schedule
@@ -162,6 +163,5 @@ class PauseSchedule:
         reset = reset_schedule(self.schedule, saved, since=since)
         changed = reset._replace(is_paused=int(self.is_paused))
         batch.schedules[name] = batch.changes.schedules[name] = changed
-        kind = EventType.SCHEDULE_PAUSED if self.is_paused else EventType.SCHEDULE_RESUMED
-        batch.emit_global(kind, encode_document({"name": name, "by": self.by}, field="schedule"))
+        batch.emit_global((SchedulePaused if self.is_paused else ScheduleResumed)(name, self.by))
         return changed

@@ -12,9 +12,10 @@ from headway.core.command.run.end_run import notify_parent
 from headway.core.command.run.settle import Settled, TooLate
 from headway.core.command.run.wait import park, wake
 from headway.core.document import Document
-from headway.core.flow.engine.records import FlowChanges, NodeRunRow, SharedValue, encode_json
+from headway.core.event_payloads import NodeRan, Parked, StateDetails
+from headway.core.flow.engine.records import FlowChanges, NodeRunRow, SharedValue
+from headway.core.flow.engine.state import NodeRunStatus
 from headway.core.ids import Instant, RunId
-from headway.core.run.events import EventType
 from headway.core.run.run import Claim, Run
 from headway.core.run.status import RunStatus
 from headway.core.run.transitions import Trigger
@@ -29,8 +30,8 @@ class ParkTask(NamedTuple):
 
     kind: str
     wake_at: Instant | None
-    event_payload: Document
-    """The payload of the `parked` event: what the task waits for."""
+    node: str
+    """The node at which it waits."""
 
 
 class EndTask(NamedTuple):
@@ -101,7 +102,7 @@ class AdvanceFlow:
         if isinstance(self.next_action, ContinueTask):
             return Advanced(run.unread_count, batch.now)
         run = park(batch, run, self.next_action.wake_at, attempt=run.attempt)
-        run = batch.emit(run, EventType.PARKED, self.next_action.event_payload)
+        run = batch.emit(run, Parked(self.next_action.kind, self.next_action.node))
         is_due = self.next_action.wake_at is not None and self.next_action.wake_at <= batch.now
         if run.unread_count or is_due:
             wake(batch, run)
@@ -121,13 +122,14 @@ class AdvanceFlow:
             # A due timer instead of `wake`: a claim in this batch would need the run's params,
             # which are not loaded.
             run = park(batch, run, batch.now, attempt=run.attempt)
-            run = batch.emit(run, EventType.PARKED, "{}")
+            run = batch.emit(run, Parked())
             return Advanced(run.unread_count, batch.now)
         if end.error is None:
             moved = batch.move(run, Trigger.COMPLETE, documents={"result": end.result})
         else:
-            details = f',"error":{end.error}'
-            moved = batch.move(run, Trigger.FAIL, documents={"error": end.error}, details=details)
+            documents: dict[str, str] = {"error": end.error}
+            details: StateDetails = {"error": end.error}
+            moved = batch.move(run, Trigger.FAIL, documents=documents, details=details)
         assert moved is not None
         notify_parent(batch, moved.id)
         return Settled(moved.status)
@@ -149,7 +151,7 @@ class AdvanceFlow:
         if not self.node_run_rows:
             return batch.update(run, **others)
         for row in self.node_run_rows:
-            run = batch.emit(run, EventType.NODE_RUN, _encode_node_run(row), **others)
+            run = batch.emit(run, _to_payload(row), **others)
         return run
 
     def _consume(self, batch: BatchState, run: Run) -> None:
@@ -163,10 +165,14 @@ class AdvanceFlow:
                 (consumed if item.seq in self.consumed_seqs else batch.inbox[run.id]).append(item)
 
 
-def _encode_node_run(row: NodeRunRow) -> str:
-    # Formatted by hand, because it runs once per step. Its values were checked before.
-    return (
-        f'{{"seq":{row.seq},"node":{encode_json(row.node_key)},"branch":{encode_json(row.branch)},'
-        f'"attempt":{row.attempt},"status":{encode_json(row.status)},"action":{encode_json(row.action)},'
-        f'"error":{encode_json(row.error)},"worker":{encode_json(row.worker_id)}}}'
+def _to_payload(row: NodeRunRow) -> NodeRan:
+    return NodeRan(
+        row.seq,
+        row.node_key,
+        row.branch,
+        row.attempt,
+        NodeRunStatus(row.status),
+        row.action,
+        row.error,
+        row.worker_id,
     )

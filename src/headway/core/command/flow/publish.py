@@ -9,6 +9,7 @@ from headway.core.command.run.child import StartChild, StartChildResult
 from headway.core.command.run.submit import Accepted, Submit, SubmitResult
 from headway.core.document import Document, check_text, encode_document, trim_names
 from headway.core.errors import InvalidInput
+from headway.core.event_payloads import FlowChanged
 from headway.core.flow.engine.records import (
     FLOW_JOB,
     FLOW_PREFIX,
@@ -21,7 +22,6 @@ from headway.core.flow.engine.records import (
     VersionStatus,
 )
 from headway.core.ids import RunId
-from headway.core.run.events import EventType
 
 VERSION_MAX: Final = 1_000_000_000
 
@@ -87,13 +87,7 @@ class PublishFlow:
             flow = self._add_version(batch, flow, is_published=is_published)
         flow = flow._replace(revision=revision + 1, updated_at=batch.now)
         batch.flows[self.name] = flow_changes(batch).flows[self.name] = flow
-        payload = {
-            "flow": flow.name,
-            "version": flow.latest,
-            "revision": flow.revision,
-            "by": self.by,
-        }
-        batch.emit_global(EventType.FLOW_CHANGED, encode_document(payload, field="flow"))
+        batch.emit_global(FlowChanged(flow.name, flow.latest, flow.revision, self.by))
         number = 0 if self.definition is None else flow.latest
         version_id = make_version_id(flow, number)
         return FlowSaved(flow.id, number, version_id, flow.revision, is_new=True)

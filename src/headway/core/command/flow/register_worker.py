@@ -7,8 +7,8 @@ from headway.core.batch_state import BatchState
 from headway.core.command.flow.publish import flow_changes
 from headway.core.command.protocol import RowsNeeded
 from headway.core.document import encode_document, trim_names
+from headway.core.event_payloads import WorkerChanged
 from headway.core.ids import Instant
-from headway.core.run.events import EventType
 from headway.core.worker.saved_worker import LOAD_MAX, SavedWorker, check_services, is_alive
 from headway.core.worker.worker_address import check_worker_url
 
@@ -45,8 +45,7 @@ class RegisterWorker:
             and (before.url, before.services) == (worker.url, worker.services)
         ):
             return  # Workers register repeatedly. Nothing has changed, so there is no event.
-        payload = {"id": self.id, "url": self.url, "services": self.services}
-        batch.emit_global(EventType.WORKER_CHANGED, encode_document(payload, field="worker"))
+        batch.emit_global(WorkerChanged(self.id, self.url, self.services))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,15 +2,16 @@
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import ClassVar, Final, NamedTuple
+from typing import ClassVar, Final, NamedTuple, cast
 
 from headway.core.batch_state import BatchState
 from headway.core.command.protocol import HolderCommand, RowsNeeded
 from headway.core.command.run.end_run import notify_parent
-from headway.core.document import Document, encode_document, trim_names
+from headway.core.document import encode_document, trim_names
 from headway.core.duration import check_seconds
+from headway.core.event_payloads import CancelDelivered, CancelIntent
 from headway.core.ids import Key, RunId, add_seconds
-from headway.core.run.events import EventType
+from headway.core.json_encoder import Json
 from headway.core.run.run import NO_TOKEN, FilesOnCancel, Run
 from headway.core.run.status import RunStatus
 from headway.core.run.transitions import Trigger
@@ -48,9 +49,10 @@ class RequestCancel:
         # Refuse an invalid intent here, so that the caller gets the error and not the batch.
         self.encode_intent()
 
-    def encode_intent(self) -> Document:
+    def encode_intent(self) -> Json[CancelIntent]:
         intent = {"files": self.files.value, "reason": self.reason, "by": self.by}
-        return encode_document(intent, field="cancel", byte_count_max=INTENT_BYTE_COUNT_MAX)
+        document = encode_document(intent, field="cancel", byte_count_max=INTENT_BYTE_COUNT_MAX)
+        return cast("Json[CancelIntent]", document)
 
     def document_length(self) -> int:
         return 0
@@ -82,13 +84,13 @@ def cancel_run(batch: BatchState, run: Run, request: RequestCancel) -> CancelRes
     intent = request.encode_intent()
     documents = {"cancel": intent}
     if run.status is RunStatus.QUEUED:
-        moved = batch.move(run, Trigger.CANCEL, details=f',"cancel":{intent}', documents=documents)
+        moved = batch.move(run, Trigger.CANCEL, details={"cancel": intent}, documents=documents)
         assert moved is not None
         return CancelResult.CANCELED
     moved = batch.move(
         run,
         Trigger.CANCEL,
-        details=f',"cancel":{intent}',
+        details={"cancel": intent},
         documents=documents,
         cancel_deadline_at=add_seconds(batch.now, seconds=request.grace_s),
         queue_rank=None,
@@ -165,7 +167,7 @@ class ConfirmCancelDelivery(HolderCommand[bool]):
     def decide_held(self, batch: BatchState, run: Run) -> bool:
         if run.status is not RunStatus.CANCELLING:
             return False
-        batch.emit(run, EventType.CANCEL_DELIVERED, "{}")
+        batch.emit(run, CancelDelivered())
         return True
 
 
@@ -189,7 +191,7 @@ class ForceCancel:
         if run is None or run.cancel_deadline_at is None or run.cancel_deadline_at > batch.now:
             return False
         moved = batch.move(
-            run, Trigger.FORCE_CANCEL, details=',"forced":true', generation=run.generation + 1
+            run, Trigger.FORCE_CANCEL, details={"forced": True}, generation=run.generation + 1
         )
         notify_parent(batch, self.run_id)
         return moved is not None

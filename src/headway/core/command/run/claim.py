@@ -7,8 +7,8 @@ from typing import Any, ClassVar, Final, NamedTuple
 from headway.core.batch_state import BatchState, LaneQueue
 from headway.core.command.protocol import ClaimRequest, RowsNeeded
 from headway.core.errors import InvalidInput
+from headway.core.event_payloads import Resumed
 from headway.core.ids import InstanceId, Instant, Key, LaneName, RunId
-from headway.core.run.events import EventType
 from headway.core.run.run import NO_TOKEN, Run, RunMode
 from headway.core.run.status import RunStatus
 from headway.core.run.transitions import Trigger
@@ -136,7 +136,7 @@ class ClaimRuns:
             after = batch.move(run, Trigger.CLAIM, documents=documents, **changes)
         else:
             after = batch.update(run, **changes)
-            after = batch.emit(after, EventType.RESUMED, f'{{"generation":{after.generation}}}')
+            after = batch.emit(after, Resumed(after.generation))
         assert after is not None
         return ClaimedRun(
             run_id=after.id,

@@ -7,6 +7,7 @@ from headway.core.batch_state import BatchState
 from headway.core.command.protocol import RowsNeeded
 from headway.core.command.run.inbox import post
 from headway.core.document import Document
+from headway.core.event_payloads import StateDetails, TimeoutClock
 from headway.core.flow.engine.records import CHILD_ENDED, FLOW_JOB, encode_json
 from headway.core.ids import SECOND_US, Instant, Key, RunId
 from headway.core.run.deadlines import is_overdue
@@ -26,15 +27,22 @@ class Ended:
 
 
 def end_with_error(
-    batch: BatchState, run: Run, trigger: Trigger, error: str, *, details: str = "", **changes: Any
+    batch: BatchState,
+    run: Run,
+    trigger: Trigger,
+    error: str,
+    *,
+    clock: TimeoutClock | None = None,
+    **changes: Any,
 ) -> Ended | None:
     """End the run and notify its parent. Return None if its status does not allow `trigger`.
 
-    `error` is a JSON document. `details` are further members of the event, encoded as JSON.
+    `error` is a JSON document. `clock` is the time limit that it has exceeded.
     """
-    moved = batch.move(
-        run, trigger, details=f'{details},"error":{error}', documents={"error": error}, **changes
-    )
+    details: StateDetails = {"error": Document(error)}
+    if clock is not None:
+        details["clock"] = clock
+    moved = batch.move(run, trigger, details=details, documents={"error": error}, **changes)
     notify_parent(batch, run.id)
     return None if moved is None else Ended(run.id, run.key, run.job, error)
 
@@ -72,11 +80,10 @@ class Expire:
         if run is None or not is_overdue(run, batch.now):
             return False
         is_queued = run.status is RunStatus.QUEUED
-        clock = "queue" if is_queued else "execution"
+        clock: TimeoutClock = "queue" if is_queued else "execution"
         message = _describe_queue(run, batch.now) if is_queued else _describe_execution(run)
         error = f'{{"code":"{clock}_timeout","message":"{message}"}}'
-        details = f',"clock":"{clock}"'
-        return end_with_error(batch, run, Trigger.EXPIRE, error, details=details) or False
+        return end_with_error(batch, run, Trigger.EXPIRE, error, clock=clock) or False
 
 
 def _describe_queue(run: Run, now: Instant) -> str:

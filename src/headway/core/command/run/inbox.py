@@ -8,7 +8,6 @@ from headway.core.batch_state import (
     MESSAGE,
     BatchState,
     InboxItem,
-    encode_message,
 )
 from headway.core.command.protocol import HolderCommand, RowsNeeded
 from headway.core.command.run.idempotency import (
@@ -25,14 +24,20 @@ from headway.core.command.run.interrupt import (
     answer_interrupt,
 )
 from headway.core.command.run.wait import wake
-from headway.core.document import Document, check_name, check_text, encode_document, trim_names
+from headway.core.document import Document, check_name, check_text, trim_names
 from headway.core.errors import InvalidInput
+from headway.core.event_payloads import (
+    MessagePosted,
+    MessageRead,
+    MessagesCarried,
+    MessagesConsumed,
+)
 from headway.core.flow.engine.records import FLOW_JOB
 from headway.core.ids import RunId
-from headway.core.run.events import EventType
 from headway.core.run.run import Run
 from headway.core.run.status import RunStatus
 from headway.core.run.window import Delivery, Refusal, Window, message_refusal
+from headway.core.secret import redact
 
 ANSWER: Final = "answer"
 """The kind of an inbox item that answers the question with its `call_id`."""
@@ -90,20 +95,16 @@ def post(
     payload: str,
     by: str,
     call_id: str | None = None,
-    details: str = "",
+    carried_from: RunId | None = None,
 ) -> Posted | InboxFull:
-    """Put an item into the inbox of an active run, and wake the run if it is parked.
-
-    `details` are further members of the event, encoded as JSON.
-    """
+    """Put an item into the inbox of an active run, and wake the run if it is parked."""
     # Answers have no limit: each needs an open question, and its job reads nothing else meanwhile.
     if kind != ANSWER and run.unread_count >= UNREAD_COUNT_MAX:
         return InboxFull(UNREAD_COUNT_MAX)
     if run.unread_count == 0:  # Its inbox is empty: no query is needed.
         batch.inbox.setdefault(run.id, [])
     run = batch.update(run, unread_count=run.unread_count + 1)
-    event_payload = f'{{"kind":{encode_document(kind, field="kind")}{details}}}'
-    run = batch.emit(run, EventType.MESSAGE_POSTED, event_payload)
+    run = batch.emit(run, MessagePosted(kind, carried_from))
     item = InboxItem(run.id, batch.seq, kind, call_id, payload, by, batch.now, None)
     batch.changes.inbox_items_added.append(item)
     if run.id in batch.inbox:
@@ -128,8 +129,7 @@ def take_unread(
         )
         batch.inbox[run.id] = [item for item in batch.inbox[run.id] if item.seq not in taken_seqs]
         run = batch.update(run, unread_count=run.unread_count - len(items))
-        payload = f'{{"count":{len(items)},"to":{encode_document(to_run_id, field="to")}}}'
-        batch.emit(run, EventType.MESSAGES_CARRIED, payload)
+        batch.emit(run, MessagesCarried(len(items), to_run_id))
     return items
 
 
@@ -265,8 +265,9 @@ class ConsumeInbox(HolderCommand[tuple[InboxItem, ...] | None]):
             batch.changes.inbox_items_consumed.extend(items)
             batch.consumed_items.setdefault(run.id, []).extend(items)
             run = batch.update(run, unread_count=run.unread_count - len(items))
-            run = batch.emit(run, EventType.MESSAGES_CONSUMED, f'{{"count":{len(items)}}}')
+            run = batch.emit(run, MessagesConsumed(len(items)))
             for item in items:
                 if item.kind == MESSAGE:
-                    run = batch.emit(run, EventType.QUEUED_MESSAGE, encode_message(item))
+                    message = Document(redact(item.payload))
+                    run = batch.emit(run, MessageRead(item.seq, item.by, message))
         return items if self.replay_after_seq is None else replayed + items

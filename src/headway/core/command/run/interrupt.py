@@ -12,16 +12,15 @@ that is asked again after it was withdrawn keeps its `call_id`, and its whole ti
 
 import json
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import ClassVar, Final
 
 from headway.core.answer_schema import check_schema, find_mismatch
 from headway.core.batch_state import BatchState, Interrupt
 from headway.core.command.protocol import HolderCommand, RowsNeeded
-from headway.core.document import NULL, Document, check_name, encode_document
+from headway.core.document import NULL, Document, check_name
 from headway.core.duration import check_seconds
+from headway.core.event_payloads import InterruptAsked, InterruptClosed, InterruptOutcome
 from headway.core.ids import SECOND_US, Instant, add_seconds
-from headway.core.run.events import EventType
 from headway.core.run.run import Run
 from headway.core.run.status import RunStatus
 from headway.core.timeouts import PERMISSION_TIMEOUT_S
@@ -47,18 +46,6 @@ class AnswerMismatch:
 
     field: str
     problem: str
-
-
-class InterruptOutcome(StrEnum):
-    """Why a question was closed."""
-
-    ANSWERED = "answered"
-    TIMED_OUT = "timed_out"
-    CANCELLED = "cancelled"
-    SHUTDOWN = "shutdown"
-    """The process stopped, and the job asked with `on_shutdown="deny"`."""
-    WITHDRAWN = "withdrawn"
-    """The attempt that asked has failed, or a later execution asked a different question."""
 
 
 def is_open(interrupt: Interrupt, run: Run) -> bool:
@@ -207,14 +194,9 @@ class OpenInterrupt(HolderCommand[InterruptOpened | None]):
         return answer_deadline_at
 
     def _emit_request(self, batch: BatchState, run: Run, interrupt: Interrupt) -> None:
-        call_id = encode_document(self.call_id, field="call_id")
-        schema = "null" if self.schema is None else self.schema
         left_s = max(0, interrupt.answer_deadline_at - batch.now) / SECOND_US
-        payload = (
-            f'{{"call_id":{call_id},"question":{self.question},"schema":{schema},'
-            f'"timeout_s":{json.dumps(min(self.timeout_s, left_s))}}}'
-        )
-        batch.emit(run, EventType.PERMISSION_REQUEST, payload)
+        timeout_s = min(self.timeout_s, left_s)
+        batch.emit(run, InterruptAsked(self.call_id, self.question, self.schema, timeout_s))
 
     def _take_answered(self, batch: BatchState, run: Run) -> Interrupt | None:
         """Remove and return the same question under another `call_id` if its answer is unread."""
@@ -285,14 +267,9 @@ def _withdraw(batch: BatchState, run: Run, interrupts: list[Interrupt]) -> Run:
 def _emit_result(
     batch: BatchState, run: Run, interrupt: Interrupt, outcome: InterruptOutcome, answer: Document
 ) -> Run:
-    result = {
-        "call_id": interrupt.call_id,
-        "outcome": outcome.value,
-        "by": interrupt.answered_by,
-        "answered_at": interrupt.answered_at,
-    }
-    text = encode_document(result, field="call_id")
-    return batch.emit(run, EventType.PERMISSION_RESULT, f'{text[:-1]},"answer":{answer}}}')
+    by, answered_at = interrupt.answered_by, interrupt.answered_at
+    payload = InterruptClosed(interrupt.call_id, outcome, by, answered_at, answer)
+    return batch.emit(run, payload)
 
 
 def _save(batch: BatchState, interrupt: Interrupt) -> None:

@@ -3,12 +3,14 @@
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import ClassVar, Final
+from typing import ClassVar, Final, cast
 
 from headway.core.batch_state import BatchState
 from headway.core.command.protocol import HolderCommand
 from headway.core.document import Document, check_name
 from headway.core.errors import InvalidInput
+from headway.core.event_payloads import CheckpointSaved, Logged, LogLine, Progressed
+from headway.core.json_encoder import Json
 from headway.core.run.events import JSON_LITERALS, TYPE_LENGTH_MAX, TYPE_PATTERN, EventType
 from headway.core.run.run import Run
 from headway.core.run.status import RunStatus
@@ -36,7 +38,7 @@ class SaveProgress(HolderCommand[bool]):
         if events and events[-1].run_id == run.id and events[-1].type == EventType.PROGRESS:
             events[-1] = events[-1]._replace(payload=self.progress)
         else:
-            batch.emit(run, EventType.PROGRESS, self.progress)
+            batch.emit(run, Progressed(self.progress))
         return True
 
 
@@ -57,7 +59,7 @@ class SaveCheckpoint(HolderCommand[bool]):
     def decide_held(self, batch: BatchState, run: Run) -> bool:
         batch.checkpoints[run.id] = self.checkpoint
         run = batch.update(run, {"checkpoint": self.checkpoint}, death_count=0, stop_count=0)
-        batch.emit(run, EventType.CHECKPOINT, "{}")
+        batch.emit(run, CheckpointSaved())
         return True
 
 
@@ -72,6 +74,9 @@ class JobEvent:
         check_name(self.type, field="type", length_max=TYPE_LENGTH_MAX)
         if self.type == EventType.STATE_CHANGED:  # Written only by a transition of the run.
             raise InvalidInput("type", f"{self.type!r} is reserved for headway")
+
+    def encode(self) -> str:
+        return self.payload
 
 
 def make_job_event(kind: str, payload: Document) -> JobEvent:
@@ -88,7 +93,8 @@ def make_job_event(kind: str, payload: Document) -> JobEvent:
 
 def make_log_event(lines: Iterable[Document]) -> JobEvent:
     """Return log records as one event. Each is an object with at least `level` and `message`."""
-    return JobEvent(EventType.LOG, Document(f'{{"lines":[{",".join(lines)}]}}'))
+    payload = Logged([cast("Json[LogLine]", line) for line in lines])
+    return JobEvent(payload.type, Document(payload.encode()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +110,7 @@ class AppendEvents(HolderCommand[bool]):
 
     def decide_held(self, batch: BatchState, run: Run) -> bool:
         for event in self.events:
-            run = batch.emit(run, event.type, event.payload)
+            run = batch.emit(run, event)
         return True
 
 

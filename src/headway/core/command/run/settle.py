@@ -7,6 +7,7 @@ from headway.core.batch_state import BatchState
 from headway.core.command.protocol import RowsNeeded
 from headway.core.command.run.end_run import notify_parent
 from headway.core.document import NULL, Document
+from headway.core.event_payloads import StateDetails
 from headway.core.run.run import Claim
 from headway.core.run.status import RunStatus
 from headway.core.run.transitions import Trigger
@@ -29,7 +30,11 @@ _SETTLED: Final = {status: Settled(status) for status in RunStatus}
 
 
 def _settle(
-    batch: BatchState, claim: Claim, trigger: Trigger, documents: dict[str, str], details: str
+    batch: BatchState,
+    claim: Claim,
+    trigger: Trigger,
+    documents: dict[str, str],
+    details: StateDetails | None = None,
 ) -> Settled | TooLate:
     run = batch.held_run(claim)
     moved = run and batch.move(run, trigger, documents=documents, details=details)
@@ -57,7 +62,7 @@ class Complete:
         rows.add_run(self.claim.run_id, may_end=True)
 
     def decide(self, batch: BatchState) -> Settled | TooLate:
-        return _settle(batch, self.claim, Trigger.COMPLETE, {"result": self.result}, "")
+        return _settle(batch, self.claim, Trigger.COMPLETE, {"result": self.result})
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,11 +84,10 @@ class Fail:
         rows.add_ending_run(self.claim.run_id)
 
     def decide(self, batch: BatchState) -> Settled | TooLate:
-        details = f',"error":{self.error}'
         documents: dict[str, str] = {"error": self.error}
         if self.traceback is not None:
             documents["traceback"] = self.traceback
-        return _settle(batch, self.claim, Trigger.FAIL, documents, details)
+        return _settle(batch, self.claim, Trigger.FAIL, documents, {"error": self.error})
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,4 +105,4 @@ class ConfirmCancel:
         rows.add_ending_run(self.claim.run_id)
 
     def decide(self, batch: BatchState) -> Settled | TooLate:
-        return _settle(batch, self.claim, Trigger.CONFIRM_CANCEL, {}, "")
+        return _settle(batch, self.claim, Trigger.CONFIRM_CANCEL, {})

@@ -1,5 +1,6 @@
 """Submit: the only way to add a run. `make_submit` fills in the defaults of its job."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final, Protocol
 
@@ -13,13 +14,13 @@ from headway.core.command.run.idempotency import (
     save_record,
 )
 from headway.core.command.run.inbox import UNREAD_COUNT_MAX, InboxFull, Posted, post, take_unread
-from headway.core.document import EMPTY_OBJECT, Document, check_text, encode_document, trim_names
+from headway.core.document import EMPTY_OBJECT, Document, check_text, trim_names
 from headway.core.duration import UNSET, TimeLimit, check_limit, resolve_limit
+from headway.core.event_payloads import RejectReason, StateDetails
 from headway.core.flow.engine.records import FLOW_JOB
 from headway.core.ids import MAIN_LANE, SECOND_US, Instant, Key, LaneName, RunId, add_seconds
 from headway.core.lane_row import default_lane
 from headway.core.run.admission import Admission, OnConflict, decide_admission
-from headway.core.run.events import state_payload
 from headway.core.run.run import NO_TOKEN, OnExistingOutput, QueueRank, Recovery, Run, RunMode
 from headway.core.run.status import RunStatus
 
@@ -226,14 +227,13 @@ class Submit:
         self._cancel_others(batch)
         accepted = self._enter(batch)
         for item in carried:
-            source = encode_document(item.run_id, field="run_id")
             post(
                 batch,
                 batch.runs[self.run_id],
                 kind=MESSAGE,
                 payload=item.payload,
                 by=item.by,
-                details=f',"carried_from":{source}',
+                carried_from=item.run_id,
             )
         return accepted
 
@@ -258,11 +258,11 @@ class Submit:
     def _record_rejected(
         self, batch: BatchState, refusal: Busy | ExistingOutput | LaneQueueFull
     ) -> None:
-        reason = _REJECT_REASONS[type(refusal)]
-        self._add_run(batch, None, details=f',"reason":"{reason}"')
+        self._add_run(batch, None, {"reason": _REJECT_REASONS[type(refusal)]})
 
-    def _add_run(self, batch: BatchState, rank: QueueRank | None, details: str = "") -> Accepted:
-        status = RunStatus.REJECTED if rank is None else RunStatus.QUEUED
+    def _add_run(
+        self, batch: BatchState, rank: QueueRank | None, details: StateDetails | None = None
+    ) -> Accepted:
         seq = batch.seq + 1
         queue_deadline_at = None if rank is None else self._queue_deadline_at(batch.now)
         run = Run(
@@ -273,7 +273,7 @@ class Submit:
             job=self.job,
             mode=self.mode,
             recovery=self.recovery,
-            status=status,
+            status=RunStatus.REJECTED if rank is None else RunStatus.QUEUED,
             head_key=self.key if rank is QueueRank.READY else None,
             waiting_key=self.key if rank is QueueRank.BEHIND else None,
             queue_rank=None if rank is None else int(rank),
@@ -306,7 +306,7 @@ class Submit:
             traceparent=self.traceparent,
             updated_at=batch.now,
         )
-        batch.add_run(run, self.params, state_payload(None, status, details))
+        batch.add_run(run, self.params, details)
         self._update_latest(batch, run)
         self._save_idempotency(batch, run.id)
         return Accepted(run.id, seq, run)
@@ -374,4 +374,8 @@ def make_submit(
     )
 
 
-_REJECT_REASONS: Final = {Busy: "busy", ExistingOutput: "output", LaneQueueFull: "no_room"}
+_REJECT_REASONS: Final[Mapping[type, RejectReason]] = {
+    Busy: "busy",
+    ExistingOutput: "output",
+    LaneQueueFull: "no_room",
+}

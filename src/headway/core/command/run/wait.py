@@ -9,8 +9,8 @@ from headway.core.command.protocol import HolderCommand, RowsNeeded
 from headway.core.command.run.interrupt import withdraw_interrupts
 from headway.core.document import Document
 from headway.core.duration import check_seconds
+from headway.core.event_payloads import Parked, Retried, RunWoken, Waiting
 from headway.core.ids import Instant, RunId, add_seconds
-from headway.core.run.events import EventType
 from headway.core.run.run import NO_TOKEN, QueueRank, Run
 from headway.core.run.status import RunStatus
 
@@ -33,7 +33,7 @@ class ReleaseSlot(HolderCommand[bool]):
             return False
         if run.slot is not None or run.queue_rank is not None:
             run = batch.update(run, slot=None, queue_rank=None, ready_seq=None)
-            batch.emit(run, EventType.WAITING, "{}")
+            batch.emit(run, Waiting())
         return True
 
 
@@ -86,7 +86,7 @@ class Park(HolderCommand[bool]):
         if run.status is not RunStatus.RUNNING:
             return False
         run = park(batch, run, self.wake_at, attempt=run.attempt)
-        run = batch.emit(run, EventType.PARKED, "{}")
+        run = batch.emit(run, Parked())
         # An item that was posted before it parked would otherwise never wake it.
         if run.unread_count or (self.wake_at is not None and self.wake_at <= batch.now):
             wake(batch, run)
@@ -124,8 +124,7 @@ class Retry(HolderCommand[bool]):
         failed_attempt = run.attempt
         run = withdraw_interrupts(batch, run)
         run = park(batch, run, wake_at, attempt=failed_attempt + 1, documents=self._documents())
-        payload = f'{{"attempt":{failed_attempt},"error":{self.error},"delay_s":{self.delay_s}}}'
-        run = batch.emit(run, EventType.RETRIED, payload)
+        run = batch.emit(run, Retried(failed_attempt, self.error, self.delay_s))
         if wake_at <= batch.now:
             wake(batch, run)
         return True
@@ -222,4 +221,4 @@ def wake(batch: BatchState, run: Run) -> None:
 
 def _make_ready(batch: BatchState, run: Run) -> None:
     run = batch.update(run, queue_rank=int(QueueRank.RESUMED), ready_seq=batch.seq + 1)
-    batch.emit(run, EventType.WOKEN, "{}")
+    batch.emit(run, RunWoken())
