@@ -6,6 +6,8 @@ import tempfile
 from pathlib import Path
 from typing import Any, Final
 
+import jsonschema_rs
+
 from headway.bootstrap import upgrade_database
 from tests.api.client import Client
 from tests.api.conftest import served
@@ -18,6 +20,13 @@ async def fetch_document(client: Client) -> dict[str, Any]:
     document: dict[str, Any] = (await client.get("/openapi.json")).body
     document["info"]["version"] = "0"
     return document
+
+
+def component_validator(name: str) -> jsonschema_rs.Draft202012Validator:
+    """Return a validator for values of a component of the stored document."""
+    document = json.loads(DOCUMENT_PATH.read_text(encoding="utf-8"))
+    schema = {"$ref": f"#/components/schemas/{name}", "components": document["components"]}
+    return jsonschema_rs.Draft202012Validator(schema)
 
 
 async def write_document() -> None:

@@ -121,7 +121,7 @@ async def test_worker_registered_during_a_snapshot_is_in_it_or_in_a_later_event(
 async def test_encoding_a_large_snapshot_does_not_block_the_event_loop() -> None:
     runs = [RunRecord(a_run(), EMPTY_OBJECT)] * 1_000
     snapshot = Snapshot(seq=1, epoch=0, lanes=(), keys=(), runs=runs, last_runs=(), instances=())
-    writing = asyncio.create_task(encode_state(snapshot, ()))
+    writing = asyncio.create_task(encode_state(snapshot, []))
     turn_count = 0
     while not writing.done():
         turn_count += 1

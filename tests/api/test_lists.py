@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from headway.api.wire.flow_bodies import encode_json
+from headway.core.json_encoder import encode_json
 from tests.api.client import Client
 from tests.api.test_flows import ASK, wait_until_waiting
 

@@ -302,7 +302,7 @@ class InterruptAsked(Payload):
     type = EventType.PERMISSION_REQUEST
     call_id: str
     question: Document
-    schema: Document | None
+    schema_: Document | None
     timeout_s: float
 
 

@@ -124,7 +124,7 @@ def get_fields(described: Any) -> dict[str, JsonField]:
 def _without_none(annotation: Any) -> tuple[Any, bool]:
     if get_origin(annotation) is Annotated:  # As in Annotated[str | None, …].
         kind, is_nullable = _without_none(get_args(annotation)[0])
-        return (kind if is_nullable else annotation), is_nullable
+        return Annotated[(kind, *annotation.__metadata__)], is_nullable
     if get_origin(annotation) not in (Union, UnionType):
         return annotation, False
     kinds = [kind for kind in get_args(annotation) if kind is not NoneType]

@@ -17,11 +17,10 @@ from typing import Any, Final
 from aiohttp import web
 
 from headway.api.routes.event_routes import event_id
-from headway.api.routes.snapshot import StateView
 from headway.api.web_page import BUILT_FOLDER, CONTENT_POLICY
-from headway.api.wire.api_models import EventView
 from headway.core.ids import Instant
 from headway.core.run import recent
+from tests.api.openapi import component_validator
 
 TICK_S: Final = 0.02
 MOVE_EVERY: Final = 20
@@ -179,9 +178,10 @@ class Feed:
 
 
 def application(feed: Feed) -> web.Application:
-    StateView.model_validate(feed.state())
+    component_validator("StateView").validate(feed.state())
+    validator = component_validator("EventView")
     for event in feed.changes():
-        EventView.model_validate(event)
+        validator.validate(event)
 
     async def state(_request: web.Request) -> web.Response:
         return web.json_response(feed.state())

@@ -1,5 +1,5 @@
 /** What a run did with its time: waiting for its turn, running, waiting for something, ending. */
-import type { EventView, RunView } from "../client";
+import type { EventView, HeadwayEventView, RunView } from "../client";
 import { clock, length, useNow } from "../time";
 import classes from "./Timeline.module.css";
 
@@ -75,17 +75,17 @@ function spansOf(run: RunView, events: EventView[], end_ms: number): Span[] {
   // The run itself knows it, also when the event is gone.
   if (run.started_at !== null) change("running", Date.parse(run.started_at));
   for (const event of events) {
-    const next = phaseAfter(event);
+    const next = phaseAfter(event as HeadwayEventView); // Events of jobs have other types.
     if (next) change(next, Date.parse(event.at));
   }
   if (end_ms > from_ms) spans.push({ phase, from_ms, to_ms: end_ms });
   return spans;
 }
 
-function phaseAfter(event: EventView): Phase | null {
+function phaseAfter(event: HeadwayEventView): Phase | null {
   switch (event.type) {
     case "run_state_changed": {
-      const { to } = event.payload as { to: string };
+      const { to } = event.payload;
       return to === "running" || to === "cancelling" ? to : null;
     }
     case "run_waiting":

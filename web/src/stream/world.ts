@@ -1,8 +1,8 @@
 /** The state that the events are folded into. One event, one change; nothing here asks anybody. */
-import type { EventView, KeyView, LaneResponse, StateView } from "../client";
+import type { EventView, HeadwayEventView, KeyView, LaneChangedEvent, LaneResponse, StateChangedEvent, StateView } from "../client";
 import { LastRuns } from "./last";
 import { RecentKeys } from "./recent";
-import { isActive, type LiveRun, type Patch, type Snapshot, statedRate, type Status, toLive, type Topic } from "./model";
+import { isActive, type LiveRun, type Patch, type Snapshot, statedRate, toLive, type Topic } from "./model";
 
 const RATE_WINDOW_MS = 2_000;
 /** A figure that has not moved for so long says nothing of how fast it moves. */
@@ -12,17 +12,6 @@ interface Sample {
   at_ms: number;
   name: string;
   value: number;
-}
-
-interface StatePayload {
-  to: Status;
-  error?: unknown;
-}
-
-interface LanePayload {
-  max_concurrent: number;
-  max_queued: number | null;
-  is_paused: boolean;
 }
 
 export class World {
@@ -103,15 +92,17 @@ export class World {
     if (event.seq !== this.seq + 1) return false;
     this.seq = event.seq;
     this.recent.advance(event.seq);
-    if (event.run_id !== null) this.applyToRun(event, event.run_id);
-    else if (event.type === "lane_changed") this.changeLane(event);
-    else if (event.type === "key_changed") this.haveKeysChanged = true;
-    else if (event.type === "flow_changed") this.topics.add("flows");
-    else if (event.type === "worker_changed") this.topics.add("workers");
+    // Jobs cannot use headway's types, so the type alone decides the payload. Other types are ignored.
+    const known = event as HeadwayEventView;
+    if (known.run_id !== null) this.applyToRun(known, known.run_id);
+    else if (known.type === "lane_changed") this.changeLane(known);
+    else if (known.type === "key_changed") this.haveKeysChanged = true;
+    else if (known.type === "flow_changed") this.topics.add("flows");
+    else if (known.type === "worker_changed") this.topics.add("workers");
     return true;
   }
 
-  private applyToRun(event: EventView, id: string): void {
+  private applyToRun(event: HeadwayEventView, id: string): void {
     const run = this.runs.get(id);
     switch (event.type) {
       case "run_state_changed":
@@ -165,10 +156,10 @@ export class World {
     }
   }
 
-  private move(event: EventView, id: string, run: LiveRun | undefined): void {
-    const { to, error } = event.payload as StatePayload;
+  private move(event: StateChangedEvent, id: string, run: LiveRun | undefined): void {
+    const { to, error } = event.payload;
     const before = run ?? this.newRun(event, id);
-    const after: LiveRun = { ...before, status: to, state: event.state ?? before.state };
+    const after: LiveRun = { ...before, status: to, state: event.state };
     if (to === "running") {
       after.started_at = before.started_at ?? event.at;
       after.is_waiting = false;
@@ -305,8 +296,8 @@ export class World {
     return { name, per_s: ((value - sample.value) * 1_000) / (at_ms - sample.at_ms) };
   }
 
-  private changeLane(event: EventView): void {
-    const { max_concurrent, max_queued, is_paused } = event.payload as LanePayload;
+  private changeLane(event: LaneChangedEvent): void {
+    const { max_concurrent, max_queued, is_paused } = event.payload;
     const name = event.lane ?? "";
     const known = this.lanes.get(name);
     const revision = (known?.revision ?? 0) + 1;

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Iterable, Sequence
 from typing import Annotated, Any, Final, TypeVar
 
 from fastapi import Query, Response
+from pydantic import BaseModel
 
 from headway.core.document import check_text
 from headway.core.errors import InvalidInput
@@ -77,14 +78,16 @@ class Page(Response):
 
     media_type = "application/json"
 
-    def __init__(self, member: str, texts: Iterable[bytes], cursor: str | None) -> None:
+    def __init__(self, model: type[BaseModel], texts: Iterable[bytes], cursor: str | None) -> None:
+        """`model` has two fields: the items, and `cursor`."""
         self.cursor = cursor
+        member, _ = model.model_fields
         parts = (member.encode(), b",".join(texts), json.dumps(cursor).encode())
         super().__init__(b'{"%b":[%b],"cursor":%b}' % parts)
 
 
 async def build_page(
-    member: str, items: AsyncIterator[tuple[Sequence[CursorPart], str]], *, limit: int
+    model: type[BaseModel], items: AsyncIterator[tuple[Sequence[CursorPart], str]], *, limit: int
 ) -> Page:
     """Return a page with as many items as fit.
 
@@ -92,7 +95,7 @@ async def build_page(
     """
     encoded = ((position, text.encode()) async for position, text in items)
     positions, texts, has_more = await take_fitting(encoded, limit=limit)
-    return Page(member, texts, encode_cursor(*positions[-1]) if has_more else None)
+    return Page(model, texts, encode_cursor(*positions[-1]) if has_more else None)
 
 
 async def take_fitting(

@@ -1,6 +1,5 @@
 """The board: `/api/state`, `/api/jobs`, `/api/instances`, `/api/lanes` and `/api/keys`."""
 
-import json
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Final
@@ -33,9 +32,20 @@ from headway.api.wire.api_models import (
     StopBody,
     StopView,
 )
-from headway.api.wire.flow_bodies import worker_view
+from headway.api.wire.flow_views import worker_view
 from headway.api.wire.path_names import LANE_PATH, NamePath
-from headway.api.wire.views import holder_view, key_view, lane_view, to_json_array
+from headway.api.wire.views import (
+    encode_clear,
+    encode_instance_list,
+    encode_job,
+    encode_job_list,
+    encode_lane_list,
+    encode_stop,
+    encode_stopped_run,
+    holder_view,
+    key_view,
+    lane_view,
+)
 from headway.core.errors import InvalidInput
 from headway.core.ids import LaneName
 from headway.ports.run_reader import LaneCounts
@@ -81,17 +91,17 @@ def _add_state_routes(router: APIRouter, api: HeadwayApi) -> None:
     async def jobs() -> Response:
         """List the jobs of this server, each with a JSON Schema of its parameters."""
         views = [
-            {
-                "name": job.name,
-                "lane": job.lane,
-                "timeout_s": job.timeout_s,
-                "queue_timeout_s": job.queue_timeout_s,
-                "retries": job.retries,
-                "parameters": job.parameters.schema(),
-            }
+            encode_job(
+                name=job.name,
+                lane=job.lane,
+                timeout_s=job.timeout_s,
+                queue_timeout_s=job.queue_timeout_s,
+                retries=job.retries,
+                parameters=job.parameters.schema(),
+            )
             for job in sorted(api.jobs.values(), key=lambda job: job.name)
         ]
-        return json_response(json.dumps({"jobs": views}))
+        return json_response(encode_job_list(jobs=views))
 
 
 def _add_instance_routes(router: APIRouter, api: HeadwayApi) -> None:
@@ -108,7 +118,7 @@ def _add_instance_routes(router: APIRouter, api: HeadwayApi) -> None:
         for instance in sorted(instances, key=lambda instance: instance.started_at):
             runs = await api.store.runs.held_runs(instance.id, limit=HELD_RUN_COUNT_MAX)
             views.append(holder_view(instance, (run.id for run in runs)))
-        return json_response(f'{{"instances":{to_json_array(views)}}}')
+        return json_response(encode_instance_list(instances=views))
 
 
 def _add_lane_routes(router: APIRouter, api: HeadwayApi) -> None:
@@ -120,7 +130,8 @@ def _add_lane_routes(router: APIRouter, api: HeadwayApi) -> None:
     )
     async def list_lanes() -> Response:
         """List the lanes, each with its limits and its numbers of held slots and queued runs."""
-        return json_response(f'{{"lanes":{to_json_array(map(lane_view, await api.lanes.list()))}}}')
+        lanes = [lane_view(lane) for lane in await api.lanes.list()]
+        return json_response(encode_lane_list(lanes=lanes))
 
     async def read_lane(name: str) -> LaneCounts:
         lane = await api.store.board.lane(LaneName(name.strip()))
@@ -184,7 +195,8 @@ def _add_lane_control_routes(
     async def clear_lane(name: NamePath, by: Actor) -> Response:
         """Cancel all runs of the lane that have never started. Running ones continue."""
         await read_lane(name)
-        return json_response(f'{{"canceled_count":{await api.lanes.clear(name, by=by)}}}')
+        canceled_count = await api.lanes.clear(name, by=by)
+        return json_response(encode_clear(canceled_count=canceled_count))
 
 
 def _lane_response(lane: LaneCounts) -> Response:
@@ -209,7 +221,7 @@ def _add_key_routes(router: APIRouter, api: HeadwayApi) -> None:
         (after,) = decode_cursor(cursor, str) or (None,)
         rows = api.keys.iterate(after=after, limit=limit + 1)
         items = (((row.key,), key_view(row)) async for row in rows)
-        return await build_page("keys", items, limit=limit)
+        return await build_page(KeyPage, items, limit=limit)
 
     @router.get(
         "/keys/{key:name}",
@@ -242,8 +254,8 @@ def _add_stop_key_route(router: APIRouter, api: HeadwayApi) -> None:
         The list is empty if the key has no active run.
         """
         stopped = await api.active.stop(body.key, files=body.files, reason=body.reason, by=by)
-        runs = [{"run_id": run.run_id, "answer": run.result.value} for run in stopped]
-        return json_response(json.dumps({"runs": runs}), status=202)
+        runs = [encode_stopped_run(run_id=run.run_id, answer=run.result) for run in stopped]
+        return json_response(encode_stop(runs=runs), status=202)
 
 
 def _add_key_control_routes(router: APIRouter, api: HeadwayApi) -> None:

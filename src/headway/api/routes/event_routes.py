@@ -10,11 +10,10 @@ id of an event that does not exist receives `resync`. A plain number is also acc
 check.
 """
 
-import json
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, Final, NamedTuple
+from typing import Annotated, Any, Final, NamedTuple, cast
 
 from fastapi import APIRouter, Header, Query, Request, Response
 from fastapi.responses import StreamingResponse
@@ -29,10 +28,12 @@ from headway.api.http.responses import json_response, problem_responses
 from headway.api.http.strict import StrictRoute
 from headway.api.routes.metrics import Metrics
 from headway.api.routes.run_routes import RunIdPath, RunIdQuery
-from headway.api.wire.api_models import EVENT_STREAM, EventPage, Name
-from headway.api.wire.views import event_view, to_json_array
+from headway.api.wire.api_models import Name
+from headway.api.wire.event_views import EVENT_STREAM, EventPage, EventView
+from headway.api.wire.views import encode_event_page, event_view
 from headway.core.errors import InfrastructureError
 from headway.core.ids import Instant, RunId
+from headway.core.json_encoder import Json
 from headway.core.run.events import JSON_LITERALS, TYPE_LENGTH_MAX, TYPE_PATTERN, Event
 from headway.log import event_log
 from headway.services.upkeep.event_feed import EventFeed, FeedPage
@@ -93,9 +94,9 @@ class EncodedEvent:
         return len(self.sse)
 
     @property
-    def text(self) -> str:
+    def text(self) -> Json[EventView]:
         """The event as JSON, without the SSE framing."""
-        return self.sse[self.head_length : -2].decode()
+        return cast("Json[EventView]", self.sse[self.head_length : -2].decode())
 
 
 def encode_event(event: Event) -> EncodedEvent:
@@ -278,20 +279,23 @@ class EventStreams:
             page = await self._feed.read(after, run_id=run_id, at=at, epoch=epoch)
             is_gap = page.is_gap
         matches = event_filter.predicate()
-        texts = (
+        texts = [
             entry.packed.text for entry in page.entries if matches is None or matches(entry.event)
-        )
-        has_more, resync = json.dumps(page.has_more), json.dumps(is_gap)
+        ]
         last = page.entries[-1].event if page.entries else None
         if last is not None and last.seq == page.up_to_seq:
             last_id = event_id(last.seq, last.at)
         else:
             last_id = await self._event_id(page.up_to_seq)
-        return json_response(
-            f'{{"events":{to_json_array(texts)},"upto_seq":{page.up_to_seq},"event_id":"{last_id}"'
-            f',"has_more":{has_more}'
-            f',"epoch":{page.epoch},"resync":{resync}}}'
+        text = encode_event_page(
+            events=texts,
+            upto_seq=page.up_to_seq,
+            event_id=last_id,
+            has_more=page.has_more,
+            epoch=page.epoch,
+            resync=is_gap,
         )
+        return json_response(text)
 
     async def _stream(
         self, event_filter: EventFilter, start: StreamPosition, session: str | None

@@ -15,7 +15,6 @@ from headway.api.http.cursor import (
     split_page,
 )
 from headway.api.http.if_match import IfMatch, expected_revision
-from headway.api.http.problem import issue_views
 from headway.api.http.request import Actor
 from headway.api.http.responses import (
     ETAG_HEADER,
@@ -25,16 +24,24 @@ from headway.api.http.responses import (
     success_response,
 )
 from headway.api.http.strict import StrictRoute
-from headway.api.wire.flow_bodies import DEFINITION_BODY, encode_json, flow_view
+from headway.api.wire.flow_bodies import DEFINITION_BODY
 from headway.api.wire.flow_views import (
     FlowCheckView,
     FlowDetailView,
     FlowList,
     PublishedFlowView,
     VersionList,
+    encode_check,
+    encode_issues,
+    encode_published,
+    encode_version,
+    extend_flow,
+    flow_view,
 )
 from headway.api.wire.path_names import FLOW_PATH, FLOW_PREFIX, NamePath
 from headway.core.errors import FlowNotFound, InvalidInput
+from headway.core.flow.engine.records import VersionStatus
+from headway.core.json_encoder import encode_json
 
 Strict = Annotated[bool, Query(description="Refuse a definition that has warnings.")]
 Version = Annotated[int | None, Query(ge=1, le=INT32_MAX)]
@@ -69,7 +76,7 @@ def _add_definition_routes(router: APIRouter, api: HeadwayApi) -> None:
         (after,) = decode_cursor(cursor, str) or ("",)
         flows, last = split_page(await api.flows.list(limit=limit + 1, after=after), limit)
         next_cursor = None if last is None else encode_cursor(last.name)
-        return Page("flows", (encode_json(flow_view(flow)).encode() for flow in flows), next_cursor)
+        return Page(FlowList, (flow_view(flow).encode() for flow in flows), next_cursor)
 
     @router.get(
         "/flow-schema",
@@ -93,7 +100,7 @@ def _add_check_route(router: APIRouter, api: HeadwayApi) -> None:
     async def check_flow(request: Request, strict: Strict = False) -> Response:
         """Check the definition in the body without publishing it, and return its warnings."""
         warnings = await api.flows.validate(await _read_body_text(request), strict=strict)
-        return json_response(encode_json({"warnings": issue_views(warnings)}))
+        return json_response(encode_check(warnings=encode_issues(warnings)))
 
 
 def _add_publish_route(router: APIRouter, api: HeadwayApi) -> None:
@@ -123,22 +130,22 @@ def _add_publish_route(router: APIRouter, api: HeadwayApi) -> None:
     ) -> Response:
         """Publish the definition in the body as the newest version. Tasks keep their version."""
         expected = await expected_revision(if_match, f"flow {name!r}", lambda: read_revision(name))
-        text = await _read_body_text(request)
+        definition = await _read_body_text(request)
         published = await api.flows.publish(
-            name, text, expected_revision=expected, strict=strict, by=by
+            name, definition, expected_revision=expected, strict=strict, by=by
         )
-        body = {
-            "name": published.name,
-            "id": published.id,
-            "version": published.version,
-            "version_id": published.version_id,
-            "revision": published.revision,
-            "digest": published.digest,
-            "is_new": published.is_new,
-            "warnings": issue_views(published.warnings),
-        }
+        text = encode_published(
+            name=published.name,
+            id=published.id,
+            version=published.version,
+            version_id=published.version_id,
+            revision=published.revision,
+            digest=published.digest,
+            is_new=published.is_new,
+            warnings=encode_issues(published.warnings),
+        )
         status = 201 if published.is_new else 200
-        return json_response(encode_json(body), status=status, etag=f'"{published.revision}"')
+        return json_response(text, status=status, etag=f'"{published.revision}"')
 
 
 def _add_version_routes(router: APIRouter, api: HeadwayApi) -> None:
@@ -151,12 +158,11 @@ def _add_version_routes(router: APIRouter, api: HeadwayApi) -> None:
     async def get_flow(name: NamePath, version: Version = None) -> Response:
         """Return a flow with the definition of its published version, or of `version`."""
         flow = await api.flows.get(name)
-        head = encode_json(flow_view(flow))[:-1]
-        definition, warnings = "null", "[]"
+        definition, warnings = "null", []
         if version is not None or flow.published:
             saved = await api.flows.definition(name, version)
-            definition, warnings = saved.text, encode_json(issue_views(saved.warnings))
-        text = f'{head},"definition":{definition},"warnings":{warnings}}}'
+            definition, warnings = saved.text, encode_issues(saved.warnings)
+        text = extend_flow(flow_view(flow), definition=definition, warnings=warnings)
         return json_response(text, etag=f'"{flow.revision}"')
 
     @router.get(
@@ -171,12 +177,14 @@ def _add_version_routes(router: APIRouter, api: HeadwayApi) -> None:
         before = min(before, INT32_MAX)
         rows = await api.flows.versions(name, limit=limit + 1, before=before)
         versions, last = split_page(rows, limit)
-        views = [
-            {"version": row.version, "id": row.id, "status": row.status, "digest": row.digest}
+        texts = (
+            encode_version(
+                version=row.version, id=row.id, status=VersionStatus(row.status), digest=row.digest
+            )
             for row in versions
-        ]
+        )
         next_cursor = None if last is None else encode_cursor(last.version)
-        return Page("versions", (encode_json(view).encode() for view in views), next_cursor)
+        return Page(VersionList, (text.encode() for text in texts), next_cursor)
 
     @router.get(
         f"{FLOW_PREFIX}/graph",

@@ -37,7 +37,7 @@ def interrupts_router(api: HeadwayApi) -> APIRouter:
             limit=limit + 1, run_id=None if run_id is None else RunId(run_id), after=after
         )
         items = ((interrupt.cursor, interrupt_view(interrupt)) async for interrupt in interrupts)
-        return await build_page("interrupts", items, limit=limit)
+        return await build_page(InterruptList, items, limit=limit)
 
     @router.post("/runs/{run_id}/resume", responses=problem_responses(404, 409, 429))
     async def resume(run_id: RunIdPath, body: ResumeBody, by: Actor) -> dict[str, Any]:

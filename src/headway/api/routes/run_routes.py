@@ -32,7 +32,14 @@ from headway.api.wire.api_models import (
     RunDetails,
     RunPage,
 )
-from headway.api.wire.views import explanation_view, file_view, message_view, run_details, run_view
+from headway.api.wire.views import (
+    encode_cancel,
+    explanation_view,
+    file_view,
+    message_view,
+    run_details,
+    run_view,
+)
 from headway.core.command.run.cancel import CancelResult
 from headway.core.errors import RunNotActive, RunNotFound
 from headway.core.flow.engine.records import to_run_id
@@ -86,7 +93,7 @@ def runs_router(api: HeadwayApi) -> APIRouter:
         (before_seq,) = decode_cursor(cursor, int) or (None,)
         records = api.store.runs.list_runs(run_filter, limit=limit + 1, before_seq=before_seq)
         items = (((record.run.seq,), run_view(record)) async for record in records)
-        return await build_page("runs", items, limit=limit)
+        return await build_page(RunPage, items, limit=limit)
 
     _add_read_routes(router, api)
     _add_control_routes(router, api)
@@ -126,7 +133,7 @@ def _add_read_routes(router: APIRouter, api: HeadwayApi) -> None:
         rows = await api.store.files.list_run_files(record.run.id, limit=limit + 1, after=after)
         files, last = split_page(rows, limit)
         next_cursor = None if last is None else encode_cursor(last.path)
-        return Page("files", (file_view(file).encode() for file in files), next_cursor)
+        return Page(FileList, (file_view(file).encode() for file in files), next_cursor)
 
     @router.get(
         "/{run_id}/messages",
@@ -141,7 +148,7 @@ def _add_read_routes(router: APIRouter, api: HeadwayApi) -> None:
         run = (await api.run(run_id).record()).run
         messages = api.store.runs.messages(run.id, limit=limit + 1, after_seq=after_seq)
         items = (((message.seq,), message_view(message)) async for message in messages)
-        return await build_page("messages", items, limit=limit)
+        return await build_page(MessageList, items, limit=limit)
 
 
 def _add_control_routes(router: APIRouter, api: HeadwayApi) -> None:
@@ -159,7 +166,7 @@ def _add_control_routes(router: APIRouter, api: HeadwayApi) -> None:
         handle = api.run(run_id)
         result = await cancel_run(handle, body, by)
         text = run_view(await handle.record())
-        return json_response(f'{{"answer":"{result.value}","run":{text}}}', status=202)
+        return json_response(encode_cancel(answer=result, run=text), status=202)
 
     @router.post("/{run_id}/messages", status_code=202, responses=problem_responses(404, 409, 429))
     async def send(

@@ -17,7 +17,7 @@ from headway.api.http.strict import StrictRoute
 from headway.api.routes.submit_routes import IdempotencyKey, accepted_response
 from headway.api.wire.api_models import RunView, ScheduleBody, ScheduleList, ScheduleView
 from headway.api.wire.path_names import SCHEDULE_PATH, NamePath
-from headway.api.wire.views import schedule_view, to_json_array
+from headway.api.wire.views import encode_schedule_list, schedule_view
 from headway.core.command.admin.schedules import PauseSchedule
 from headway.core.command.protocol import RevisionMismatch
 from headway.core.errors import RevisionConflict
@@ -37,7 +37,7 @@ def schedules_router(api: HeadwayApi) -> APIRouter:
             schedule_view(schedule, saved.get(name))
             for name, schedule in sorted(api.schedules.items())
         ]
-        return json_response(f'{{"schedules":{to_json_array(texts)}}}')
+        return json_response(encode_schedule_list(schedules=texts))
 
     _add_control_routes(router, api)
     return router

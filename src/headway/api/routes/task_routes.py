@@ -1,6 +1,6 @@
 """`/api/tasks` and `/api/workers`: the tasks of flows, and the workers that serve them."""
 
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, cast
 
 from fastapi import APIRouter, Query, Response
 
@@ -30,20 +30,24 @@ from headway.api.wire.flow_bodies import (
     RerunBody,
     SignalBody,
     TaskBody,
-    encode_json,
-    node_run_view,
-    task_view,
-    worker_view,
 )
 from headway.api.wire.flow_views import (
     NodeRunList,
+    NodeRunView,
     TaskCancelView,
     TaskList,
     TaskResponse,
     WorkerList,
+    encode_node_run_list,
+    encode_task_cancel,
+    encode_worker_list,
+    node_run_view,
+    task_view,
+    worker_view,
 )
 from headway.api.wire.path_names import FLOW_PREFIX, NamePath
 from headway.core.errors import KeyBusy, RunNotFound
+from headway.core.json_encoder import Json
 from headway.core.run.status import RunStatus
 from headway.core.worker.saved_worker import TTL_S
 from headway.ports.flow_reader import TaskFilter
@@ -128,8 +132,8 @@ def _add_list_routes(router: APIRouter, api: HeadwayApi) -> None:
         )
         after = decode_cursor(cursor, int, str)
         tasks = api.flows.iter_tasks(task_filter, limit=limit + 1, after=after)
-        items = ((task.position, encode_json(task_view(task))) async for task in tasks)
-        return await build_page("tasks", items, limit=limit)
+        items = ((task.position, task_view(task)) async for task in tasks)
+        return await build_page(TaskList, items, limit=limit)
 
     @router.get(
         "/tasks/{task_id}",
@@ -139,7 +143,7 @@ def _add_list_routes(router: APIRouter, api: HeadwayApi) -> None:
     )
     async def get_task(task_id: NamePath) -> Response:
         """Return a task: its node, its shared state, and the reason if it waits."""
-        return json_response(encode_json(task_view(await api.flows.task(task_id))))
+        return json_response(task_view(await api.flows.task(task_id)))
 
 
 def _add_detail_routes(router: APIRouter, api: HeadwayApi) -> None:
@@ -156,10 +160,10 @@ def _add_detail_routes(router: APIRouter, api: HeadwayApi) -> None:
     ) -> Response:
         """List the node runs of a task, in the order of their ends. `after` is a `seq`."""
         rows = api.flows.iter_node_runs(task_id, limit=limit + 1, after_seq=after)
-        items = ((row.seq, encode_json(node_run_view(row)).encode()) async for row in rows)
+        items = ((row.seq, node_run_view(row).encode()) async for row in rows)
         _, texts, has_more = await take_fitting(items, limit=limit)
-        parts = (b",".join(texts), encode_json(has_more).encode())
-        return json_response(b'{"node_runs":[%b],"has_more":%b}' % parts)
+        node_runs = [cast("Json[NodeRunView]", text.decode()) for text in texts]
+        return json_response(encode_node_run_list(node_runs=node_runs, has_more=has_more))
 
     @router.get(
         "/workers",
@@ -176,12 +180,12 @@ def _add_detail_routes(router: APIRouter, api: HeadwayApi) -> None:
             )
             for worker in workers
         ]
-        return json_response(encode_json({"workers": views}))
+        return json_response(encode_worker_list(workers=views))
 
 
 def _add_signal_routes(router: APIRouter, api: HeadwayApi) -> None:
     async def respond_with_task(task_id: str) -> Response:
-        return json_response(encode_json(task_view(await api.flows.task(task_id))), status=202)
+        return json_response(task_view(await api.flows.task(task_id)), status=202)
 
     options: dict[str, Any] = {
         "tags": ["tasks"],
@@ -219,7 +223,7 @@ def _add_end_routes(router: APIRouter, api: HeadwayApi) -> None:
         task = await api.flows.task(task_id)
         result = await cancel_run(api.run(task.id), body, by)
         view = task_view(await api.flows.task(task_id))
-        return json_response(encode_json({"answer": result.value, "task": view}), status=202)
+        return json_response(encode_task_cancel(answer=result, task=view), status=202)
 
     @router.post("/tasks/{task_id}/rerun", **NEW_TASK_ROUTE)
     async def rerun_task(
@@ -231,4 +235,4 @@ def _add_end_routes(router: APIRouter, api: HeadwayApi) -> None:
 
 
 def _started_response(task: TaskView) -> Response:
-    return json_response(encode_json(task_view(task)), status=201, location=f"/api/tasks/{task.id}")
+    return json_response(task_view(task), status=201, location=f"/api/tasks/{task.id}")

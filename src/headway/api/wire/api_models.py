@@ -1,16 +1,20 @@
-"""Models of request bodies, validated strictly, and of responses, for the OpenAPI document.
+"""Models of request bodies, validated strictly, and of responses.
+
+The model of a response describes it once: its encoder is derived from it, and so is its schema in
+the OpenAPI document.
 
 Enumerations are validated with `strict=False`: a strict model accepts only members, not JSON text.
 """
 
-from datetime import datetime
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema
 
 from headway.core.command.admin.lane_limits import LIMIT_MAX
 from headway.core.command.run.cancel import CancelResult
 from headway.core.duration import SECONDS_MAX
+from headway.core.ids import Instant
+from headway.core.json_encoder import Json, Stored
 from headway.core.run.admission import OnConflict
 from headway.core.run.run import FilesOnCancel, OnExistingOutput, RunMode
 from headway.core.run.status import IDLE_NAME, STATUS_NAMES, RunStatus
@@ -31,6 +35,9 @@ RowState = Annotated[
     ),
 ]
 """The state of a key as the page shows it."""
+Timestamp = Annotated[Instant, WithJsonSchema({"type": "string", "format": "date-time"})]
+StoredJson = Annotated[Stored | None, WithJsonSchema({})]
+"""A stored document, or null. Its secrets are redacted."""
 
 
 class StrictBody(BaseModel):
@@ -153,24 +160,24 @@ class RunView(BaseModel):
     attempt: int
     unread_count: int
     is_listening: bool = Field(description="True if the job accepts messages now.")
-    queued_at: datetime
-    started_at: datetime | None
-    ended_at: datetime | None
-    updated_at: datetime = Field(description="When the run last changed.")
-    wake_at: datetime | None
-    run_deadline_at: datetime | None
-    cancel_deadline_at: datetime | None
+    queued_at: Timestamp
+    started_at: Timestamp | None
+    ended_at: Timestamp | None
+    updated_at: Timestamp = Field(description="When the run last changed.")
+    wake_at: Timestamp | None
+    run_deadline_at: Timestamp | None
+    cancel_deadline_at: Timestamp | None
     continued_from: str | None
     parent_id: str | None
     traceparent: str | None = Field(
         description="The trace in which it was submitted, in W3C Trace Context format."
     )
-    params: Any
-    progress: Any
-    checkpoint: Any
-    result: Any
-    error: Any
-    cancel: Any
+    params: StoredJson
+    progress: StoredJson
+    checkpoint: StoredJson
+    result: StoredJson
+    error: StoredJson
+    cancel: StoredJson
 
 
 class RunDetails(RunView):
@@ -181,37 +188,38 @@ class RunDetails(RunView):
 
 
 class RunPage(BaseModel):
-    runs: list[RunView]
+    runs: list[Json[RunView]]
     cursor: NextCursor
 
 
 class MessageView(BaseModel):
     seq: int
     by: str
-    at: datetime
-    content: Any
+    at: Timestamp
+    content: StoredJson
     read: bool = Field(description="True if the job has read it.")
     carried: bool = Field(description="True if it was passed on to the run that replaced this one.")
 
 
 class MessageList(BaseModel):
-    messages: list[MessageView]
+    messages: list[Json[MessageView]]
     cursor: NextCursor
 
 
 class FileView(BaseModel):
     path: str = Field(examples=["photos/128.jpg"])
     byte_count: int
-    at: datetime
+    at: Timestamp
 
 
 class FileList(BaseModel):
-    files: list[FileView]
+    files: list[Json[FileView]]
     cursor: NextCursor
 
 
 CancelAnswerValue = Annotated[
-    Literal[CancelResult.CANCELED, CancelResult.REQUESTED, CancelResult.ALREADY_REQUESTED],
+    CancelResult,
+    WithJsonSchema({"type": "string", "enum": ["canceled", "requested", "already_requested"]}),
     Field(
         description="`canceled`: the run has ended. `requested`: it is asked to stop."
         " `already_requested`: it was asked to stop before."
@@ -221,7 +229,7 @@ CancelAnswerValue = Annotated[
 
 class CancelView(BaseModel):
     answer: CancelAnswerValue
-    run: RunView
+    run: Json[RunView]
 
 
 class StoppedRunView(BaseModel):
@@ -230,7 +238,7 @@ class StoppedRunView(BaseModel):
 
 
 class StopView(BaseModel):
-    runs: list[StoppedRunView] = Field(
+    runs: list[Json[StoppedRunView]] = Field(
         description="The runs of the key that were active. The one that had started is last."
     )
 
@@ -241,10 +249,10 @@ class ExplanationView(BaseModel):
     gate: str
     sentence: str
     remedy: str
-    since: datetime | None
+    since: Timestamp | None
     holder_ids: list[str]
     position: int | None
-    until: datetime | None
+    until: Timestamp | None
     parent_id: str | None
 
 
@@ -260,7 +268,7 @@ class LaneResponse(BaseModel):
 
 
 class LaneList(BaseModel):
-    lanes: list[LaneResponse]
+    lanes: list[Json[LaneResponse]]
 
 
 class ClearView(BaseModel):
@@ -275,19 +283,20 @@ class InterruptView(BaseModel):
     key: str
     job: str
     lane: str
-    asked_at: datetime
-    question: Any
-    schema_: dict[str, Any] | None = Field(
-        alias="schema", description="JSON Schema of the answer. Other answers are refused."
+    asked_at: Timestamp
+    question: StoredJson
+    schema_: Json[dict[str, Any]] | None = Field(
+        serialization_alias="schema",
+        description="JSON Schema of the answer. Other answers are refused.",
     )
-    default: Any = Field(description="The answer that the job gets if none arrives in time.")
-    answer_deadline_at: datetime = Field(
+    default: StoredJson = Field(description="The answer that the job gets if none arrives in time.")
+    answer_deadline_at: Timestamp = Field(
         description="The time until which the job waits for an answer."
     )
 
 
 class InterruptList(BaseModel):
-    interrupts: list[InterruptView]
+    interrupts: list[Json[InterruptView]]
     cursor: NextCursor
 
 
@@ -299,11 +308,11 @@ class ScheduleView(BaseModel):
     job: str
     key: str
     lane: str
-    params: Any
-    decided_until: datetime | None = Field(
+    params: StoredJson
+    decided_until: Timestamp | None = Field(
         description="The last processed fire time. Null if no instance has read the schedule yet."
     )
-    next_fire_at: datetime | None = Field(description="Null also while the schedule is paused.")
+    next_fire_at: Timestamp | None = Field(description="Null also while the schedule is paused.")
     paused: bool
     revision: int = Field(
         description="Also incremented at each fire time. 0 if there was none yet."
@@ -311,15 +320,15 @@ class ScheduleView(BaseModel):
 
 
 class ScheduleList(BaseModel):
-    schedules: list[ScheduleView]
+    schedules: list[Json[ScheduleView]]
 
 
 class InstanceView(BaseModel):
     id: str
     host: str
     pid: int
-    started_at: datetime
-    lease_expires_at: datetime
+    started_at: Timestamp
+    lease_expires_at: Timestamp
 
 
 class HolderView(InstanceView):
@@ -327,19 +336,19 @@ class HolderView(InstanceView):
 
 
 class InstanceList(BaseModel):
-    instances: list[HolderView]
+    instances: list[Json[HolderView]]
 
 
 class KeyView(BaseModel):
     key: str
     job: str
-    params: Any
+    params: StoredJson
     revision: int
-    updated_at: datetime
+    updated_at: Timestamp
 
 
 class KeyPage(BaseModel):
-    keys: list[KeyView]
+    keys: list[Json[KeyView]]
     cursor: NextCursor
 
 
@@ -353,93 +362,7 @@ class JobView(BaseModel):
 
 
 class JobList(BaseModel):
-    jobs: list[JobView]
-
-
-class EventView(BaseModel):
-    seq: int
-    type: str
-    run_id: str | None
-    run_seq: int | None
-    key: str | None
-    lane: str | None
-    at: datetime
-    state: RowState | None = None
-    payload: Any
-
-
-class EventPage(BaseModel):
-    events: list[EventView]
-    upto_seq: int = Field(description="The `seq` up to which events were read.")
-    event_id: str = Field(
-        description="The start of the next page, for `?after=` or `Last-Event-ID`."
-    )
-    has_more: bool = Field(
-        description="True if more events follow, also if none of this page matched the filter."
-    )
-    epoch: int = Field(description="The epoch of the database, for `?epoch=` of the next page.")
-    resync: bool = Field(description="True if events are missing. Load the snapshot again.")
-
-
-_NUMBER: Final = {"type": "string", "pattern": "^[0-9]+$"}
-EVENT_STREAM: Final[dict[str, Any]] = {
-    "schema": {
-        "type": "string",
-        "description": "Blocks of lines, each followed by an empty line.",
-        "contentMediaType": "text/event-stream",
-        # OpenAPI 3.2 has `itemSchema` for this; 3.1 has not.
-        "contentSchema": {
-            "type": "array",
-            "items": {
-                "type": "object",
-                "properties": {
-                    "id": {
-                        "type": "string",
-                        "pattern": "^[0-9]+(-[0-9a-f]+)?$",
-                        "description": "The `seq` up to which events were sent, and its mark, for"
-                        " `Last-Event-ID`.",
-                    },
-                    "event": {
-                        "type": "string",
-                        "description": "The event's `type`, `resync` or `server_closing`.",
-                        "examples": ["run_state_changed"],
-                    },
-                    "data": {
-                        "type": "string",
-                        "description": "On one line. A block without data only advances the id.",
-                        "contentMediaType": "application/json",
-                        "contentSchema": {
-                            "anyOf": [
-                                {"$ref": "#/components/schemas/EventView"},
-                                {
-                                    "type": "object",
-                                    "description": "The data of `resync`: load the snapshot again.",
-                                    "required": ["seq"],
-                                    "properties": {"seq": {"type": "integer"}},
-                                },
-                                {"type": "object", "description": "The data of `server_closing`."},
-                            ]
-                        },
-                    },
-                    "retry": {"type": "integer", "description": "In milliseconds."},
-                    "epoch": {
-                        **_NUMBER,
-                        "description": "In the first block and with `resync`: for `?epoch=`.",
-                    },
-                },
-            },
-        },
-    },
-    "example": (
-        "retry: 1000\nepoch: 1\nid: 41-64752ea0c1a80\n\n"
-        "id: 42-64752ea0c1b07\nevent: run_state_changed\n"
-        'data: {"seq":42,"type":"run_state_changed",'
-        '"run_id":"0199c3f2-7c1e-7a55-9d0b-2f6f2f1f9a10","run_seq":2,"key":"ann","lane":"main",'
-        '"at":"2026-01-01T12:00:00Z","state":"Running",'
-        '"payload":{"from":"queued","to":"running"}}\n\n'
-        ": ping\nid: 42-64752ea0c1b07\n\n"
-    ),
-}
+    jobs: list[Json[JobView]]
 
 
 class IssueView(BaseModel):

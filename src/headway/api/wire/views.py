@@ -1,80 +1,92 @@
-"""Resources as JSON text.
+"""Resources as JSON text, by encoders that are derived from the models of the responses.
 
 Stored documents are JSON already. They are inserted as text, without decoding them.
 """
 
 import json
 from collections.abc import Iterable
-from datetime import datetime, timedelta
 from typing import Final
 
+from headway.api.wire import api_models as models
+from headway.api.wire.event_views import EncodedEventView, EventPage, EventView
 from headway.core.batch_state import CARRIED_GENERATION, InboxItem, Instance, SavedKey
 from headway.core.ids import Instant, RunId
-from headway.core.lane_row import LaneRow
+from headway.core.json_encoder import Json, derive_encoder, derive_extension
 from headway.core.run.events import Event, EventType
 from headway.core.run.explain import Explanation
 from headway.core.run.run import QueueRank, Run, RunRecord
 from headway.core.run.status import RunStatus, row_status_name
 from headway.core.run.window import Window
 from headway.core.schedule import SavedSchedule, Schedule
-from headway.core.secret import redact
 from headway.core.stored_file import StoredFile
 from headway.ports.board_reader import ListedInterrupt
 from headway.ports.run_reader import LaneCounts
 
-EPOCH: Final = datetime(1970, 1, 1)  # noqa: DTZ001  # UTC, like all instants.
-_encode_text = json.JSONEncoder(ensure_ascii=False).encode
+_encode_run: Final = derive_encoder(models.RunView)
+_extend_run: Final = derive_extension(models.RunDetails)
+_encode_message: Final = derive_encoder(models.MessageView)
+_encode_file: Final = derive_encoder(models.FileView)
+_encode_lane: Final = derive_encoder(models.LaneResponse)
+_encode_key: Final = derive_encoder(models.KeyView)
+_encode_interrupt: Final = derive_encoder(models.InterruptView)
+_encode_instance: Final = derive_encoder(models.InstanceView)
+_extend_instance: Final = derive_extension(models.HolderView)
+_encode_schedule: Final = derive_encoder(models.ScheduleView)
+_encode_explanation: Final = derive_encoder(models.ExplanationView)
+_encode_event: Final = derive_encoder(EncodedEventView)
+encode_cancel: Final = derive_encoder(models.CancelView)
+encode_stop: Final = derive_encoder(models.StopView)
+encode_stopped_run: Final = derive_encoder(models.StoppedRunView)
+encode_clear: Final = derive_encoder(models.ClearView)
+encode_job: Final = derive_encoder(models.JobView)
+encode_job_list: Final = derive_encoder(models.JobList)
+encode_lane_list: Final = derive_encoder(models.LaneList)
+encode_instance_list: Final = derive_encoder(models.InstanceList)
+encode_schedule_list: Final = derive_encoder(models.ScheduleList)
+encode_event_page: Final = derive_encoder(EventPage)
 
 
-def format_instant(at: Instant) -> str:
-    """Format an instant by RFC 3339 in UTC, to the microsecond."""
-    return f"{(EPOCH + timedelta(microseconds=at)).isoformat(timespec='microseconds')}Z"
-
-
-def _encode_instant(at: Instant | None) -> str:
-    return "null" if at is None else f'"{format_instant(at)}"'
-
-
-def _encode_optional_text(text: str | None) -> str:
-    return "null" if text is None else _encode_text(text)
-
-
-def _encode_document(document: str | None) -> str:
-    return "null" if document is None else redact(document)
-
-
-def to_json_array(items: Iterable[str]) -> str:
-    return f"[{','.join(items)}]"
-
-
-def run_view(record: RunRecord) -> str:
+def run_view(record: RunRecord) -> Json[models.RunView]:
     run = record.run
-    state = row_status_name(run.status, has_started=run.started_at is not None)
-    is_waiting = run.status is RunStatus.RUNNING and run.slot is None
-    behind = run.queue_rank == QueueRank.BEHIND
-    ready_seq = "null" if run.ready_seq is None else str(run.ready_seq)
-    return (
-        f'{{"id":"{run.id}","key":{_encode_text(run.key)},"job":{_encode_text(run.job)}'
-        f',"lane":{_encode_text(run.lane)},"mode":"{run.mode.value}","status":"{run.status.value}"'
-        f',"state":"{state}","is_waiting":{_encode_bool(is_waiting)},"is_behind":{_encode_bool(behind)}'
-        f',"seq":{run.seq},"ready_seq":{ready_seq},"revision":{run.revision},"generation":{run.generation}'
-        f',"attempt":{run.attempt},"unread_count":{run.unread_count}'
-        f',"is_listening":{_encode_bool(run.window == Window.STREAMING)}'
-        f',"queued_at":{_encode_instant(run.queued_at)},"started_at":{_encode_instant(run.started_at)}'
-        f',"ended_at":{_encode_instant(run.ended_at)},"updated_at":{_encode_instant(_updated_at(run))}'
-        f',"wake_at":{_encode_instant(run.wake_at)}'
-        f',"run_deadline_at":{_encode_instant(run.run_deadline_at)},"cancel_deadline_at":{_encode_instant(run.cancel_deadline_at)}'
-        f',"continued_from":{_encode_optional_text(run.continued_from)},"parent_id":{_encode_optional_text(run.parent_id)}'
-        f',"traceparent":{_encode_optional_text(run.traceparent)}'
-        f',"params":{redact(record.params)},"progress":{_encode_document(record.progress)}'
-        f',"checkpoint":{_encode_document(record.checkpoint)},"result":{_encode_document(record.result)}'
-        f',"error":{_encode_document(record.error)},"cancel":{record.cancel or "null"}}}'
+    return _encode_run(
+        id=run.id,
+        key=run.key,
+        job=run.job,
+        lane=run.lane,
+        mode=run.mode,
+        status=run.status,
+        state=row_status_name(run.status, has_started=run.started_at is not None),
+        is_waiting=run.status is RunStatus.RUNNING and run.slot is None,
+        is_behind=run.queue_rank == QueueRank.BEHIND,
+        seq=run.seq,
+        ready_seq=run.ready_seq,
+        revision=run.revision,
+        generation=run.generation,
+        attempt=run.attempt,
+        unread_count=run.unread_count,
+        is_listening=run.window == Window.STREAMING,
+        queued_at=run.queued_at,
+        started_at=run.started_at,
+        ended_at=run.ended_at,
+        updated_at=_updated_at(run),
+        wake_at=run.wake_at,
+        run_deadline_at=run.run_deadline_at,
+        cancel_deadline_at=run.cancel_deadline_at,
+        continued_from=run.continued_from,
+        parent_id=run.parent_id,
+        traceparent=run.traceparent,
+        params=record.params,
+        progress=record.progress,
+        checkpoint=record.checkpoint,
+        result=record.result,
+        error=record.error,
+        cancel=record.cancel,
     )
 
 
-def run_details(record: RunRecord) -> str:
+def run_details(record: RunRecord) -> Json[models.RunDetails]:
     """Return the view of a single run, with the traceback of its last failure."""
-    return f'{run_view(record)[:-1]},"traceback":{_encode_optional_text(record.traceback)}}}'
+    return _extend_run(run_view(record), traceback=record.traceback)
 
 
 def _updated_at(run: Run) -> Instant:
@@ -82,115 +94,128 @@ def _updated_at(run: Run) -> Instant:
     return run.updated_at or run.ended_at or run.started_at or run.queued_at
 
 
-def message_view(item: InboxItem) -> str:
+def message_view(item: InboxItem) -> Json[models.MessageView]:
     is_carried = item.consumed_generation == CARRIED_GENERATION
-    is_read = item.consumed_generation is not None and not is_carried
-    return (
-        f'{{"seq":{item.seq},"by":{_encode_text(item.by)},"at":{_encode_instant(item.at)}'
-        f',"content":{redact(item.payload)},"read":{_encode_bool(is_read)},"carried":{_encode_bool(is_carried)}}}'
+    return _encode_message(
+        seq=item.seq,
+        by=item.by,
+        at=item.at,
+        content=item.payload,
+        read=item.consumed_generation is not None and not is_carried,
+        carried=is_carried,
     )
 
 
-def file_view(file: StoredFile) -> str:
-    path, at = _encode_text(file.path), _encode_instant(file.at)
-    return f'{{"path":{path},"byte_count":{file.byte_count},"at":{at}}}'
+def file_view(file: StoredFile) -> Json[models.FileView]:
+    return _encode_file(path=file.path, byte_count=file.byte_count, at=file.at)
 
 
-def _encode_bool(value: object) -> str:
-    return "true" if value else "false"
-
-
-def lane_view(view: LaneCounts) -> str:
+def lane_view(view: LaneCounts) -> Json[models.LaneResponse]:
+    lane = view.lane
     return _encode_lane(
-        view.lane,
-        f',"held_count":{view.held_count},"queued_count":{view.queued_count}'
-        f',"waiting_count":{view.waiting_count}',
+        name=lane.name,
+        max_concurrent=lane.max_concurrent,
+        max_queued=lane.max_queued,
+        paused=bool(lane.is_paused),
+        revision=lane.revision,
+        held_count=view.held_count,
+        queued_count=view.queued_count,
+        waiting_count=view.waiting_count,
     )
 
 
-def _encode_lane(lane: LaneRow, counts: str) -> str:
-    queued_max = "null" if lane.max_queued is None else str(lane.max_queued)
-    return (
-        f'{{"name":{_encode_text(lane.name)},"max_concurrent":{lane.max_concurrent}'
-        f',"max_queued":{queued_max},"paused":{_encode_bool(lane.is_paused)}'
-        f',"revision":{lane.revision}{counts}}}'
+def key_view(saved: SavedKey) -> Json[models.KeyView]:
+    return _encode_key(
+        key=saved.key,
+        job=saved.job,
+        params=saved.params,
+        revision=saved.revision,
+        updated_at=saved.updated_at,
     )
 
 
-def key_view(saved: SavedKey) -> str:
-    return (
-        f'{{"key":{_encode_text(saved.key)},"job":{_encode_text(saved.job)},"params":{redact(saved.params)}'
-        f',"revision":{saved.revision},"updated_at":{_encode_instant(saved.updated_at)}}}'
-    )
-
-
-def interrupt_view(listed: ListedInterrupt) -> str:
+def interrupt_view(listed: ListedInterrupt) -> Json[models.InterruptView]:
     interrupt = listed.interrupt
-    return (
-        f'{{"run_id":"{interrupt.run_id}","call_id":{_encode_text(interrupt.call_id)}'
-        f',"key":{_encode_text(listed.key)},"job":{_encode_text(listed.job)}'
-        f',"lane":{_encode_text(listed.lane)},"asked_at":{_encode_instant(interrupt.asked_at)}'
-        f',"question":{redact(interrupt.question)},"schema":{interrupt.answer_schema or "null"}'
-        f',"default":{_encode_document(interrupt.default_answer)},"answer_deadline_at":{_encode_instant(interrupt.answer_deadline_at)}}}'
+    schema = interrupt.answer_schema
+    return _encode_interrupt(
+        run_id=interrupt.run_id,
+        call_id=interrupt.call_id,
+        key=listed.key,
+        job=listed.job,
+        lane=listed.lane,
+        asked_at=interrupt.asked_at,
+        question=interrupt.question,
+        schema_=None if schema is None else Json(schema),
+        default=interrupt.default_answer,
+        answer_deadline_at=interrupt.answer_deadline_at,
     )
 
 
-def instance_view(instance: Instance) -> str:
-    return (
-        f'{{"id":"{instance.id}","host":{_encode_text(instance.host)},"pid":{instance.pid}'
-        f',"started_at":{_encode_instant(instance.started_at)}'
-        f',"lease_expires_at":{_encode_instant(instance.lease_expires_at)}}}'
+def instance_view(instance: Instance) -> Json[models.InstanceView]:
+    return _encode_instance(
+        id=instance.id,
+        host=instance.host,
+        pid=instance.pid,
+        started_at=instance.started_at,
+        lease_expires_at=instance.lease_expires_at,
     )
 
 
-def holder_view(instance: Instance, held: Iterable[RunId]) -> str:
-    run_ids = to_json_array(f'"{run_id}"' for run_id in held)
-    return f'{instance_view(instance)[:-1]},"run_ids":{run_ids}}}'
+def holder_view(instance: Instance, held: Iterable[RunId]) -> Json[models.HolderView]:
+    return _extend_instance(instance_view(instance), run_ids=held)
 
 
-def schedule_view(schedule: Schedule, saved: SavedSchedule | None) -> str:
+def schedule_view(schedule: Schedule, saved: SavedSchedule | None) -> Json[models.ScheduleView]:
     """Return the JSON of a schedule. `saved` is None until an instance has read it."""
     is_current = saved is not None and saved.expression == schedule.expression
     last_at = saved.last_fire_at if saved is not None and is_current else None
     is_paused = saved is not None and bool(saved.is_paused)
     next_at = None if last_at is None or is_paused else schedule.next_fire_at(after=last_at)
-    return (
-        f'{{"name":{_encode_text(schedule.name)},"expression":{_encode_text(schedule.expression)}'
-        f',"time_zone":{_encode_text(schedule.time_zone)},"missed":"{schedule.missed.value}"'
-        f',"job":{_encode_text(schedule.job)},"key":{_encode_text(schedule.key)}'
-        f',"lane":{_encode_text(schedule.lane)},"params":{redact(schedule.params)}'
-        f',"decided_until":{_encode_instant(last_at)},"next_fire_at":{_encode_instant(next_at)}'
-        f',"paused":{_encode_bool(is_paused)},"revision":{0 if saved is None else saved.revision}}}'
+    return _encode_schedule(
+        name=schedule.name,
+        expression=schedule.expression,
+        time_zone=schedule.time_zone,
+        missed=schedule.missed,
+        job=schedule.job,
+        key=schedule.key,
+        lane=schedule.lane,
+        params=schedule.params,
+        decided_until=last_at,
+        next_fire_at=next_at,
+        paused=is_paused,
+        revision=0 if saved is None else saved.revision,
     )
 
 
-def event_view(event: Event) -> str:
-    state = ""
+def event_view(event: Event) -> Json[EventView]:
+    state = None
     if event.type == EventType.STATE_CHANGED:
         payload = json.loads(event.payload)
         has_started = payload["from"] not in (None, RunStatus.QUEUED.value)
-        state = f',"state":"{row_status_name(RunStatus(payload["to"]), has_started=has_started)}"'
-    run_seq = "null" if event.run_seq is None else str(event.run_seq)
-    return (
-        f'{{"seq":{event.seq},"type":{_encode_text(event.type)},"run_id":{_encode_optional_text(event.run_id)}'
-        f',"run_seq":{run_seq},"key":{_encode_optional_text(event.key)},"lane":{_encode_optional_text(event.lane)}'
-        f',"at":{_encode_instant(event.at)}{state},"payload":{redact(event.payload)}}}'
+        state = row_status_name(RunStatus(payload["to"]), has_started=has_started)
+    return _encode_event(  # type: ignore[return-value]  # Every model of EventView has its fields.
+        seq=event.seq,
+        type=event.type,
+        run_id=event.run_id,
+        run_seq=event.run_seq,
+        key=event.key,
+        lane=event.lane,
+        at=event.at,
+        state=state,
+        payload=event.payload,
     )
 
 
-def explanation_view(explanation: Explanation) -> str:
-    return json.dumps(
-        {
-            "run_id": explanation.run_id,
-            "status": explanation.status.value,
-            "gate": explanation.gate.value,
-            "sentence": explanation.sentence,
-            "remedy": explanation.remedy,
-            "since": None if explanation.since is None else format_instant(explanation.since),
-            "holder_ids": list(explanation.holder_ids),
-            "position": explanation.position,
-            "until": None if explanation.until is None else format_instant(explanation.until),
-            "parent_id": explanation.parent_id,
-        },
-        ensure_ascii=False,
+def explanation_view(explanation: Explanation) -> Json[models.ExplanationView]:
+    return _encode_explanation(
+        run_id=explanation.run_id,
+        status=explanation.status,
+        gate=explanation.gate.value,
+        sentence=explanation.sentence,
+        remedy=explanation.remedy,
+        since=explanation.since,
+        holder_ids=list(explanation.holder_ids),
+        position=explanation.position,
+        until=explanation.until,
+        parent_id=explanation.parent_id,
     )
