@@ -1,13 +1,20 @@
 """Fixtures with a store on every backend, on a clock that the test moves."""
 
+import json
 import shutil
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+from jsonschema_rs import Draft202012Validator
 
 from headway.adapters.sql.sql_store import SqlStore
+from headway.api.wire.views import event_view
+from headway.core import batch_state
+from headway.core.run.events import Event
 from headway.testing import FakeClock
+from tests.api.openapi import component_validator
 from tests.contract.backends import (
     BACKENDS,
     DatabaseTarget,
@@ -20,6 +27,28 @@ from tests.contract.backends import (
     upgrade,
 )
 from tests.servers import MariaDBServer, PostgresServer
+
+
+@pytest.fixture(scope="session")
+def event_validator() -> Draft202012Validator:
+    return component_validator("EventView")
+
+
+@pytest.fixture(autouse=True)
+def described_events(
+    monkeypatch: pytest.MonkeyPatch, event_validator: Draft202012Validator
+) -> Iterator[None]:
+    """Check that every event that a test writes is as the OpenAPI document describes its type."""
+    written: list[Event] = []
+
+    def record(*fields: Any) -> Event:
+        written.append(Event(*fields))
+        return written[-1]
+
+    monkeypatch.setattr(batch_state, "Event", record)
+    yield
+    for event in written:
+        event_validator.validate(json.loads(event_view(event)))
 
 
 @pytest.fixture(params=BACKENDS)

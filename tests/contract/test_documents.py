@@ -16,7 +16,7 @@ from headway.core.command.run.inbox import ConsumeInbox
 from headway.core.command.run.report import AppendEvents, JobEvent, SaveCheckpoint, SaveProgress
 from headway.core.command.run.settle import Complete, Fail
 from headway.core.command.run.submit import Busy
-from headway.core.document import BYTE_COUNT_MAX, DEPTH_MAX, encode_document
+from headway.core.document import BYTE_COUNT_MAX, DEPTH_MAX, Document, encode_document
 from headway.core.errors import InvalidInput
 from headway.core.ids import Key, LaneName, RunId
 from headway.core.run.run import Claim
@@ -74,20 +74,22 @@ async def test_awkward_documents_come_back_unchanged_from_every_column(
         assert isinstance(saved, SavedKey)
         run = await start_run(store, key, by=holder, params=value)
         claim = claim_of(run)
-        await store.apply(SaveProgress(claim, text))
+        progress = Document(f'{{"value":{text}}}')
+        await store.apply(SaveProgress(claim, progress))
         await store.apply(SaveCheckpoint(claim, text))
-        await store.apply(AppendEvents(claim, (JobEvent("run_log", text),)))
+        await store.apply(AppendEvents(claim, (JobEvent("note", text),)))
         await store.apply(a_message(run.run_id, value))
         items = await store.apply(ConsumeInbox(claim))
         assert items is not None
         await store.apply(Fail(claim, text) if number % 2 else Complete(claim, text))
         stored = await read_record(store, run.run_id)
-        assert run.params == stored.params == stored.progress == stored.checkpoint == text
+        assert run.params == stored.params == stored.checkpoint == text
+        assert stored.progress == progress
         assert (stored.error if number % 2 else stored.result) == text
         assert [item.payload for item in items] == [text]
         assert [item.payload for item in await store.runs.inbox(run.run_id)] == [text]
         reported = {event.type: event.payload for event in await read_events(store, run.run_id)}
-        assert reported["run_progress"] == reported["run_log"] == text
+        assert (reported["run_progress"], reported["note"]) == (progress, text)
         if number % 2:
             assert json.loads(reported["run_state_changed"])["error"] == value
     keys = {row.key: row.params async for row in store.runs.keys(limit=100)}

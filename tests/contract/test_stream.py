@@ -45,7 +45,7 @@ async def run_mixed_commands(store: SqlStore, name: str) -> None:
         for run in runs:
             claim = claim_of(run)
             await asyncio.gather(
-                store.apply(AppendEvents(claim, (JobEvent("run_log", document("line")),))),
+                store.apply(AppendEvents(claim, (JobEvent("note", document("line")),))),
                 store.apply(SaveProgress(claim, document({"n": number}))),
                 store.apply(Fail(claim, an_error()) if number % 2 else Complete(claim)),
             )

@@ -202,7 +202,7 @@ class Logged(Payload):
 
 @dataclass(frozen=True)
 class MessagePosted(Payload):
-    """The inbox of the run has received a `message`, an `answer`, a `signal` or a `child_ended`.
+    """The inbox of the run has received a `message`, an `answer`, a `signal` or a `child`.
 
     `carried_from` is the replaced run from which the message came.
     """
