@@ -276,5 +276,5 @@ async def test_the_run_of_a_schedule_can_be_started_at_once(url: str) -> None:
         assert await run.result() == 3
         state = (await run.record()).run
         assert (state.key, state.lane, state.timeout_us) == ("nightly", "cron", 7 * SECOND_US)
-        with pytest.raises(InvalidInput, match="schedule: 'nightli' is not registered"):
+        with pytest.raises(InvalidInput, match="schedule 'nightli' is not registered"):
             await hw.start_schedule("nightli")
