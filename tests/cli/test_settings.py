@@ -8,16 +8,11 @@ from pydantic import SecretStr
 
 from headway.cli.commands.config_commands import _source, show
 from headway.core.errors import ConfigurationError
-from headway.settings import load_settings
+from headway.settings import Settings, load_settings
 from headway.worker.program import Worker
 from tests.cli.command import SECRET, headway, refusal
 
-KEYS = (
-    "allowed_hosts, app, compaction_timeout_s, data, database_url, database_urls, durability,"
-    " execution_timeout_s, host, lanes, lease_ttl_s, log_format, log_level, mirror,"
-    " permission_timeout_s, port, public_url, redis_url, sse_ping_interval_s, token, tokens, url,"
-    " worker_networks, worker_token"
-)
+KEYS = ", ".join(sorted(Settings.model_fields))
 VARIABLES = ", ".join(f"HEADWAY_{key.upper()}" for key in KEYS.split(", "))
 
 
@@ -28,6 +23,12 @@ def here(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name in (*VARIABLES.split(", "), "SCHEDULER_BASE", "SCHEDULER_DB"):
         monkeypatch.delenv(name, raising=False)
     return folder
+
+
+def test_every_setting_is_documented() -> None:
+    pages = "".join(page.read_text() for page in (Path(__file__).parents[2] / "docs").glob("*.md"))
+    names = [f"HEADWAY_{name.upper()}" for name in Settings.model_fields]
+    assert [name for name in names if f"`{name}" not in pages] == []
 
 
 @pytest.mark.parametrize(

@@ -38,6 +38,8 @@ class Payload:
     """The payload of an event type. Each subclass is for one type."""
 
     type: ClassVar[EventType]
+    may_free_capacity: ClassVar[bool] = False
+    """True if a run may have become ready, or a slot free. Other instances then claim at once."""
 
     def encode(self) -> str:
         described: Any = type(self)
@@ -88,6 +90,7 @@ class StateChanged(Payload):
     """
 
     type = EventType.STATE_CHANGED
+    may_free_capacity = True
     from_: RunStatus | None
     to: RunStatus
     reason: RejectReason | None = None
@@ -116,6 +119,7 @@ class TakenOver(Payload):
     """The instance of the run was declared dead, and the run is ready again."""
 
     type = EventType.TAKEN_OVER
+    may_free_capacity = True
     death_count: int
 
 
@@ -132,6 +136,7 @@ class Waiting(Payload):
     """The run waits and has given its slot back. Its process keeps it in memory."""
 
     type = EventType.WAITING
+    may_free_capacity = True
 
 
 @dataclass(frozen=True)
@@ -139,6 +144,7 @@ class Retried(Payload):
     """An attempt failed, and another follows after `delay_s`. The run stays the head of its key."""
 
     type = EventType.RETRIED
+    may_free_capacity = True
     attempt: int
     error: Document
     delay_s: float
@@ -153,6 +159,7 @@ class Parked(Payload):
     """
 
     type = EventType.PARKED
+    may_free_capacity = True
     waits_for: str | None = None
     node: str | None = None
     reason: Literal["handed_over"] | None = None
@@ -164,6 +171,7 @@ class RunWoken(Payload):
     """A run that waited or was parked is ready and queues for a slot."""
 
     type = EventType.WOKEN
+    may_free_capacity = True
 
 
 @dataclass(frozen=True)
@@ -326,6 +334,7 @@ class LaneChanged(Payload):
     """The limits of a lane were changed."""
 
     type = EventType.LANE_CHANGED
+    may_free_capacity = True
     max_concurrent: int
     max_queued: int | None
     is_paused: bool

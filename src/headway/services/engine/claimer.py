@@ -22,8 +22,9 @@ from typing import Any, Final
 from headway.core.command.protocol import Command
 from headway.core.command.run.claim import ClaimedRun, ClaimRuns, InstanceLost
 from headway.core.errors import InfrastructureError, StoreClosed
+from headway.core.event_payloads import PAYLOADS
 from headway.core.ids import CRON_LANE, InstanceId, LaneName
-from headway.core.run.events import Event, EventType
+from headway.core.run.events import Event
 from headway.log import event_log
 from headway.ports.id_source import IdSource
 from headway.ports.run_reader import RunReader
@@ -37,15 +38,7 @@ CLAIM_COUNT_MAX: Final = 500
 EXTRA_LANE_COUNT_MAX: Final = 8
 """How many lanes without a job here count as regular. Every claim includes all of them."""
 CLAIM_TRIGGERS: Final = frozenset(
-    {
-        EventType.STATE_CHANGED,
-        EventType.TAKEN_OVER,
-        EventType.WAITING,
-        EventType.RETRIED,
-        EventType.PARKED,
-        EventType.WOKEN,
-        EventType.LANE_CHANGED,
-    }
+    event_type for event_type, payload in PAYLOADS.items() if payload.may_free_capacity
 )
 """Events after which a run may have become ready, or a slot may have become free."""
 
