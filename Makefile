@@ -8,7 +8,7 @@ BACKENDS_REPORT := .cache/backends.txt
 unexport PYTHONDONTWRITEBYTECODE
 export PYTHONPYCACHEPREFIX := $(CURDIR)/.cache/bytecode
 
-.PHONY: help setup services-setup page format lint check test flaky coverage torture bench mutants demo clean
+.PHONY: help setup services-setup page format lint check test flaky coverage torture bench compare mutants demo clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-16s %s\n", $$1, $$2 }' Makefile
@@ -62,6 +62,10 @@ torture: setup services-setup ## The long fault runs: kills, pauses, failovers u
 
 bench: setup services-setup ## Compare the engine with other systems, and the store with the raw drivers
 	$(BIN)/python -m tests.bench
+
+compare: setup services-setup ## Measure this tree beside an earlier commit: make compare REV=main~20
+	@test -n "$(REV)" || { echo "name the earlier commit: make compare REV=main~20"; exit 2; }
+	$(BIN)/python -m tests.bench.against $(REV)
 
 mutants: setup services-setup ## Plant bugs one by one, and check that the tests catch each
 	$(BIN)/python -m tests.mutants

@@ -1,0 +1,1 @@
+"""Compare the speed of this tree with that of an earlier commit."""
