@@ -79,7 +79,7 @@ class Agent:
         while True:  # Repeats only if a message was accepted while the loop was ending.
             async with ctx.listening():
                 history = await self._run_steps(ctx, history)
-            late_messages = [] if ctx.cancelled else await ctx.messages()
+            late_messages = [] if ctx.canceled else await ctx.messages()
             if not late_messages:
                 return str(history[-1]["content"])
             history += user_messages(late_messages)
@@ -88,7 +88,7 @@ class Agent:
         for _ in range(STEP_COUNT_MAX):
             for call in pending_calls(history):  # After a restart: those without a result.
                 is_allowed = await self._ask_permission(ctx, call)
-                if ctx.cancelled:  # The cancel denied it, not a person: end the turn.
+                if ctx.canceled:  # The cancel denied it, not a person: end the turn.
                     return history
                 history.append(await self._run_tool(ctx, call, is_allowed=is_allowed))
                 await ctx.save_checkpoint({"run_id": ctx.run_id, "history": history})

@@ -68,7 +68,7 @@ def deadly_plain(ctx: BlockingRunContext, how: str) -> str:
             return "of the child"
         _, status = os.waitpid(pid, 0)
         return f"the child ended with {os.waitstatus_to_exitcode(status)}"
-    while not ctx.cancelled:
+    while not ctx.canceled:
         time.sleep(0.01)
     raise asyncio.CancelledError
 

@@ -40,7 +40,7 @@ def plain_job(ctx: BlockingRunContext, started: Started) -> str:
         file.write(b"whole")
     ctx.save_checkpoint({"page": 1})
     started()
-    while not ctx.cancelled:
+    while not ctx.canceled:
         time.sleep(0.005)
     return "stopped"
 

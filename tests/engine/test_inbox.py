@@ -261,7 +261,7 @@ def headway_with_conversation(url: str) -> Headway:
         if ctx.generation > 1:
             return await ctx.messages()
         await ctx.interrupt("go on?")
-        if ctx.cancelled:
+        if ctx.canceled:
             await asyncio.Event().wait()
         raise RuntimeError("the tool failed")
 

@@ -188,7 +188,7 @@ async def test_a_plain_function_is_cancelled_at_its_next_context_call(url: str) 
     @hw.job()
     def plain(ctx: BlockingRunContext) -> None:
         loop.call_soon_threadsafe(started.set)
-        while not ctx.cancelled:
+        while not ctx.canceled:
             time.sleep(0.005)
         ctx.progress(never="stored")
 

@@ -1,6 +1,8 @@
 """Runs in lanes that no registered job names start as soon as runs in other lanes."""
 
 import asyncio
+import sqlite3
+from contextlib import closing
 from typing import Any
 
 import pytest
@@ -102,3 +104,22 @@ async def test_a_lane_whose_poll_failed_is_polled_in_the_next_round(
         monkeypatch.setattr(SqlStore, "apply", fail_nine_times)
         assert await (await hw.start("work", lane="aside")).result() == 0
     assert error_count == 9
+
+
+@pytest.mark.proves("I9")
+async def test_a_run_that_cannot_be_read_does_not_stop_other_lanes(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its row has a value that no version of headway writes."""
+    monkeypatch.setattr(claimer, "POLL_S", 0.01)
+    broken = RunId("broken")
+    async with open_bare_store(url) as elsewhere:
+        await elsewhere.apply(
+            Submit(run_id=broken, key=Key("k"), job="work", lane=LaneName("main"))
+        )
+    with closing(sqlite3.connect(url.removeprefix("sqlite:///"))) as database:
+        database.execute("UPDATE runs SET recovery = 'bogus' WHERE id = 'broken'")
+        database.commit()
+    async with headway_with_job(url) as hw, asyncio.timeout(60):
+        for _ in range(3):
+            assert await (await hw.start("work", lane="aside")).result() == 0

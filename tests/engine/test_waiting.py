@@ -89,7 +89,7 @@ async def test_a_cancel_answers_the_interrupt_and_then_ends_the_job(url: str) ->
     @hw.job()
     async def asks(ctx: RunContext) -> None:
         answers.append(await ctx.interrupt("may I?"))
-        answers.append(ctx.cancelled)
+        answers.append(ctx.canceled)
         await asyncio.Event().wait()
 
     async with hw:

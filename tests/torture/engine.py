@@ -115,7 +115,7 @@ def _register_long(hw: Headway, ledger: Ledger) -> None:
         with ledger.signed(ctx, "long") as signature:
             ctx.save_checkpoint("begun")
             for _ in range(random.randrange(5, 40)):
-                if ctx.cancelled:
+                if ctx.canceled:
                     break
                 signature.write(STEP)
                 time.sleep(STEP_S)
@@ -140,7 +140,7 @@ def _register_waiters(hw: Headway, ledger: Ledger) -> None:
             await ctx.save_checkpoint("begun")
             signature.write(WAIT)
             answer = await ctx.interrupt("May I?", timeout_s=QUESTION_S)
-            if not ctx.cancelled:  # A job that was cancelled while it waited has no slot any more.
+            if not ctx.canceled:  # A job that was cancelled while it waited has no slot any more.
                 signature.write(STEP)
             return _result(ctx) | {"answer": answer}
 

@@ -135,6 +135,7 @@ def _without_none(annotation: Any) -> tuple[Any, bool]:
 def _compile(
     fields: Mapping[str, JsonField], parameters: str, loads: Sequence[str] = (), *, base: str = ""
 ) -> Any:
+    assert fields.keys().isdisjoint(_RESERVED_NAMES), "a field would hide a name of the encoder"
     lines, members = list(loads), ""
     for name, field in fields.items():
         member, value = f',"{field.name}":', _expression(field.type, name)
@@ -192,3 +193,4 @@ _FUNCTIONS: Final[Mapping[str, Any]] = {
     "redact": redact,
     "text": encode_basestring,
 }
+_RESERVED_NAMES: Final = frozenset({*_FUNCTIONS, "base", "item", "members", "self"})

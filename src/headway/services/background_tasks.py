@@ -10,7 +10,8 @@ A service opens `BackgroundTasks` for the time in which it works, and starts its
             ...  # Stop the service. Its loops still run.
 
 If a task fails, the others are cancelled, the body is cancelled, and the error of the task is
-raised. A cancellation by the caller always propagates, also one that arrives during the stop.
+raised. It takes precedence over a cancellation by the caller. Without such an error a cancellation
+always propagates, also one that arrives during the stop.
 
 A failed task cancels the body with `Task.cancel()`, so the body sees a CancelledError like that of
 a caller. Only the TaskGroup can distinguish the two: it counts its own request and undoes it with

@@ -103,9 +103,9 @@ class BlockingRunContext:
         return self._context.checkpoint
 
     @property
-    def cancelled(self) -> bool:
+    def canceled(self) -> bool:
         """True if the job should end. An async job is also cancelled."""
-        return self._context.cancelled
+        return self._context.canceled
 
     @property
     def ending(self) -> str | None:
@@ -163,7 +163,7 @@ class BlockingRunContext:
 
     def _wait(self, coroutine: Coroutine[Any, Any, T]) -> T:
         exit_if_forked(self._fork_mark)  # A forked child has no event loop and would wait forever.
-        if self.cancelled:
+        if self.canceled:
             coroutine.close()
             raise asyncio.CancelledError
         future = asyncio.run_coroutine_threadsafe(self._run_cancellable(coroutine), self._loop)
@@ -187,7 +187,7 @@ class BlockingFileWriter:
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
         """Append `data`."""
-        if self._context.cancelled:
+        if self._context.canceled:
             raise asyncio.CancelledError
         self._part.write(check_data(data))
 

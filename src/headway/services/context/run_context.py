@@ -12,7 +12,7 @@ from headway.core.command.run.interrupt import OpenInterrupt
 from headway.core.command.run.report import JobEvent, SaveCheckpoint, make_job_event
 from headway.core.document import encode_document
 from headway.core.duration import check_seconds
-from headway.core.errors import InvalidInput
+from headway.core.errors import InvalidInput, RunNotActive
 from headway.core.ids import Key, RunId
 from headway.core.run.admission import OnConflict
 from headway.core.run.events import EventType
@@ -98,6 +98,7 @@ class RunContext:
         self._output = output
         self._clock = clock
         self._interrupt_count = 0
+        self._has_ended = False
         self.run_id: RunId = claimed.run_id
         self.key: Key = claimed.key
         self.mode: RunMode = claimed.mode
@@ -153,7 +154,7 @@ class RunContext:
         return params
 
     @property
-    def cancelled(self) -> bool:
+    def canceled(self) -> bool:
         """True if the job should end. An async job is also cancelled."""
         return self._execution.note_ending() is not None
 
@@ -343,10 +344,21 @@ class RunContext:
         return self._execution
 
     def open_files(self) -> RunFiles:
-        """Return the files of the execution. For this context and that of plain functions."""
+        """Return the files of the execution. For this context and that of plain functions.
+
+        Raise RunNotActive if the execution has ended without files.
+        """
         if self.files is None:
+            if self._has_ended:
+                raise RunNotActive(self.run_id)
             self.files = RunFiles(self._execution, self._output)
         return self.files
+
+    async def end_files(self, *, is_released: bool) -> None:
+        """Rename or remove unfinished files, and refuse new ones. For the engine."""
+        self._has_ended = True
+        if self.files is not None:
+            await self.files.end_parts(is_released=is_released)
 
     async def finish(self) -> None:
         """Write the buffered reports, or drop them if the claim is lost. For the engine."""

@@ -1,8 +1,8 @@
 """Claim runs for the engine of this process, at the moments when a claim may succeed.
 
 There are three of them. First, a command of this process that may make a run ready or free a slot
-(`may_free_capacity`) is joined by a claim that is decided after it in the same transaction, so a
-run that is submitted to an idle engine is claimed by the commit that accepts it. Second, an event
+(`may_free_capacity`) carries a claim that is decided after it in the same transaction, so a run
+that is submitted to an idle engine is claimed by the commit that accepts it. Second, an event
 of another process that may have done the same (CLAIM_TRIGGERS) triggers a poll at once. Third, a
 poll runs every POLL_S. The poll makes the claiming reliable, because events may be lost; the other
 two make it fast.
@@ -21,7 +21,7 @@ from typing import Any, Final
 
 from headway.core.command.protocol import Command
 from headway.core.command.run.claim import ClaimedRun, ClaimRuns, InstanceLost
-from headway.core.errors import InfrastructureError, StoreClosed
+from headway.core.errors import InfrastructureError, StoreClosed, StoreFailed
 from headway.core.event_payloads import PAYLOADS
 from headway.core.ids import CRON_LANE, InstanceId, LaneName
 from headway.core.run.events import Event
@@ -35,8 +35,9 @@ from headway.services.submit.job import Job
 POLL_S: Final = 1.0
 ALL_LANES_POLL_S: Final = 5.0
 CLAIM_COUNT_MAX: Final = 500
+CLAIM_LANE_COUNT_MAX: Final = 500
 EXTRA_LANE_COUNT_MAX: Final = 8
-"""How many lanes without a job here count as regular. Every claim includes all of them."""
+"""The maximum number of regular lanes without a job here. Every claim includes all of them."""
 CLAIM_TRIGGERS: Final = frozenset(
     event_type for event_type, payload in PAYLOADS.items() if payload.may_free_capacity
 )
@@ -72,6 +73,8 @@ class Claimer:
         """Lanes without a job here in which runs were claimed, the latest last."""
         self._changed_lanes: set[LaneName] = set()
         """Lanes that are not regular and had an event since the last round."""
+        self._failed_lanes: set[LaneName] = set()
+        """Lanes whose last claim the database could not execute."""
         self._all_lanes_polled_at_s = float("-inf")
         self._is_stopping = False
 
@@ -99,10 +102,7 @@ class Claimer:
             changed, self._changed_lanes = self._changed_lanes, set()
             try:
                 if self._jobs:
-                    command = self._claim_command(await self._lanes_to_poll(changed))
-                    answer = await self._store.apply(command)
-                    self._on_answered(command, answer)
-                    self._add_extra_lanes(answer)
+                    await self._claim_from(await self._lanes_to_poll(changed))
                 changed.clear()
             except StoreClosed:  # No claim can succeed any more.
                 raise
@@ -128,10 +128,41 @@ class Claimer:
         """Return the lanes of registered jobs and schedules, and lanes with recent claims."""
         return {CRON_LANE, *(job.lane for job in self._jobs.values()), *self._extra_lanes}
 
+    async def _claim_from(self, lanes: Collection[LaneName]) -> None:
+        """Claim from all these lanes with few commands, or from each on its own if one fails.
+
+        A row that cannot be read fails every claim in its lane. Such a lane is claimed from on its
+        own until that succeeds, so that the other lanes do not wait for it.
+        """
+        names = sorted(lanes)
+        separate = [lane for lane in names if lane in self._failed_lanes]
+        together = [lane for lane in names if lane not in self._failed_lanes]
+        for first in range(0, len(together), CLAIM_LANE_COUNT_MAX):
+            chunk = together[first : first + CLAIM_LANE_COUNT_MAX]
+            try:
+                await self._claim(chunk)
+            except StoreFailed:
+                separate += chunk
+        for lane in separate:
+            try:
+                await self._claim([lane])
+            except StoreFailed as error:
+                self._failed_lanes.add(lane)
+                log.warning("claim_failed", extra={"lane": lane, "reason": str(error)})
+            else:
+                self._failed_lanes.discard(lane)
+
+    async def _claim(self, lanes: Collection[LaneName]) -> None:
+        command = self._claim_command(lanes)
+        answer = await self._store.apply(command)
+        self._on_answered(command, answer)
+        self._add_extra_lanes(answer)
+
     def _piggyback_claim(self, command: Command[Any]) -> ClaimRuns | None:
         if not command.may_free_capacity or not self._jobs:
             return None
-        return self._claim_command(self._regular_lanes())
+        lanes = self._regular_lanes() - self._failed_lanes
+        return self._claim_command(lanes) if lanes else None
 
     def _claim_command(self, lanes: Collection[LaneName]) -> ClaimRuns:
         return ClaimRuns(
@@ -152,7 +183,7 @@ class Claimer:
         lanes = set() if isinstance(answer, InstanceLost) else {run.lane for run in answer}
         for lane in lanes - self._regular_lanes():
             self._extra_lanes[lane] = None
-            self._wake.set()  # Commands in the meantime were not joined by a claim for this lane.
+            self._wake.set()  # Commands in the meantime carried no claim for this lane.
             # Events still cause polls of a lane that is displaced here.
             if len(self._extra_lanes) > EXTRA_LANE_COUNT_MAX:
                 del self._extra_lanes[next(iter(self._extra_lanes))]

@@ -89,15 +89,13 @@ async def _execute(
         if (error := _outcome_error(outcome)) is not None:
             span.fail(error)
         await context.finish()
-        if context.files is not None:
-            await context.files.end_parts(is_released=False)
+        await context.end_files(is_released=False)
         answer = await _write_outcome(store, execution, outcome)
     except asyncio.CancelledError:
         if execution.ending is None:  # Not cancelled by the engine: the program itself is ending.
             raise
         span.fail(execution.ending.value)
-        if context.files is not None:
-            await context.files.end_parts(is_released=True)
+        await context.end_files(is_released=True)
         await context.finish()
         if execution.ending is not Ending.LOST:
             hand_over = hand_over_command(execution)

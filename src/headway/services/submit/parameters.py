@@ -168,11 +168,14 @@ def _is_secret(adapter: TypeAdapter[Any], field: str) -> bool:
 
 def _to_invalid_input(errors: Sequence[tuple[str, str]]) -> InvalidInput:
     """Return one error that lists the first ERROR_COUNT_MAX errors."""
-    (path, problem), *others = errors[:ERROR_COUNT_MAX]
-    more = [format_problem(f"params.{path}", problem) for path, problem in others]
+    shown = [(f"params.{path}", problem) for path, problem in errors[:ERROR_COUNT_MAX]]
+    (field, problem), *others = shown
+    more = [format_problem(*other) for other in others]
     if len(errors) > ERROR_COUNT_MAX:
         more.append(f"and {len(errors) - ERROR_COUNT_MAX} more")
-    return InvalidInput(f"params.{path}", "; ".join((problem, *more)))
+    error = InvalidInput(field, "; ".join((problem, *more)))
+    error.errors = tuple(shown)
+    return error
 
 
 def _read_parameters(function: Callable[..., Any], field: str) -> list[inspect.Parameter]:

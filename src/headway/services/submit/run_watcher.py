@@ -20,6 +20,7 @@ import asyncio
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from contextvars import Context
 from typing import Final, NamedTuple
 
 from headway.core.errors import InfrastructureError, RunNotFound
@@ -129,7 +130,7 @@ class RunWatcher:
     def _add(self, run_id: RunId, waiter: EndWaiter | ChangeWaiter) -> Iterator[None]:
         if not self._waiters:
             self._stop_listening = self._store.listen(self._on_events)
-            self._poll_task = asyncio.create_task(self._poll())
+            self._poll_task = asyncio.create_task(self._poll(), context=Context())
         self._waiters.setdefault(run_id, []).append(waiter)
         try:
             yield
