@@ -16,6 +16,7 @@ ASYNC_ONLY = {
     "execution": "for the engine",
     "files": "for the engine",
     "finish": "for the engine",
+    "end_files": "for the engine",
     "open_files": "for the two contexts",
     "flush": "a blocking write has no buffer",
 }

@@ -387,3 +387,28 @@ async def test_a_task_that_outlives_its_job_publishes_no_file(url: str, tmp_path
             await tasks[0]
         assert await ledger(hw.store, tmp_path) == {}
     assert (contents(tmp_path), parts(tmp_path)) == ({}, [])
+
+
+@pytest.mark.proves("I8")
+async def test_a_task_that_outlives_its_job_cannot_begin_a_file(url: str, tmp_path: Path) -> None:
+    """The job itself has used no files."""
+    hw = Headway(url)
+    has_ended = asyncio.Event()
+    leftovers: list[asyncio.Task[bool]] = []
+
+    @hw.job()
+    async def work(ctx: RunContext) -> None:
+        async def look_later() -> bool:
+            await has_ended.wait()
+            return await ctx.has_file("late.jpg")
+
+        leftovers.append(asyncio.create_task(look_later()))
+
+    async with hw:
+        await (await hw.start("work", key="ann")).result()
+        has_ended.set()
+        with pytest.raises(RunNotActive):
+            await leftovers[0]
+        assert hw._open is not None
+        assert not hw._open.output.open_runs
+    assert parts(tmp_path) == []

@@ -155,14 +155,14 @@ class RunContext:
 
     @property
     def canceled(self) -> bool:
-        """True if the job should end. An async job is also cancelled."""
+        """True if the job should end. An async job is also canceled."""
         return self._execution.note_ending() is not None
 
     @property
     def ending(self) -> str | None:
         """Why the job should end, or None while it may continue.
 
-        `cancelled`: the run was cancelled and ends canceled. `shutdown`: the process stops, and
+        `cancelled`: the run was canceled and ends as `canceled`. `shutdown`: the process stops, and
         the run is executed again elsewhere. `lost`: another process already executes it.
         """
         ending = self._execution.note_ending()
