@@ -219,7 +219,7 @@ class Headway:
 
     @property
     def hint_relay(self) -> HintRelay | None:
-        """Exchanges hints with other instances. None without Redis, and outside `async with`."""
+        """Exchanges hints with other instances. None unless open with an engine and Redis."""
         return None if self._open is None else self._open.hint_relay
 
     @property
@@ -418,7 +418,7 @@ class Headway:
     async def _keep_open(
         self, opening: AbstractAsyncContextManager[OpenHeadway]
     ) -> AsyncIterator[Self]:
-        """Be open until everything is closed again: jobs that end still use this Headway."""
+        """Stay open until everything is closed: jobs still use this Headway while they end."""
         if self._is_in_use:
             raise RuntimeError("this Headway is already open; create another one")
         self._is_in_use = True

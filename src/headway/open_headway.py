@@ -1,7 +1,7 @@
-"""Open a Headway: everything that exists only inside its `async with` block, in order.
+"""Open and close the objects that exist only inside the `async with` block of a Headway.
 
-`open_headway` opens the database, to read and submit. `run_engine` adds the engine. Each yields an
-`OpenHeadway` that is complete, and closes what it has opened in the reverse order.
+`open_headway` opens the database, to read and submit. `run_engine` adds the engine. Each yields a
+complete `OpenHeadway`, and closes the objects that it has opened in reverse order.
 """
 
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -51,7 +51,7 @@ from headway.services.upkeep.scheduler import open_scheduler
 class HeadwayConfig:
     """How a Headway is opened: the arguments of its constructor and the settings, combined.
 
-    Raise InvalidInput if an argument is invalid that no setting checks.
+    Raise InvalidInput for an invalid argument that the settings do not check.
     """
 
     urls: Sequence[str]
@@ -59,7 +59,7 @@ class HeadwayConfig:
     stop_wait_s: float
     timeouts: Timeouts
     lease_ttl_s: float
-    """That of `timeouts`, unless a test replaces it."""
+    """The value in `timeouts`, unless a test replaces it."""
     lanes: Mapping[LaneName, int]
     """The configured limits of lanes."""
     retention: Retention
@@ -89,9 +89,9 @@ class OpenHeadway:
     flows: OpenFlows
     output: Output
     engine: Engine | None
-    """None without an engine: then nothing is executed here."""
+    """None if this Headway has no engine. It then executes no runs."""
     hint_relay: HintRelay | None
-    """Exchanges hints with other instances. None without an engine and without Redis."""
+    """Exchanges hints with other instances. None without an engine or without Redis."""
 
     async def wait_for_active(self, timeout_s: float) -> bool:
         """Return whether the runs executed here ended in time. Without an engine there are none."""
@@ -141,7 +141,7 @@ async def run_engine(
 ) -> AsyncIterator[OpenHeadway]:
     """Execute runs and fire schedules inside the block. Yield `headway` with its engine."""
     store = headway.store
-    # The configured limits first: they override those that jobs propose.
+    # Apply the configured limits first: they override the limits that jobs propose.
     await configure_lanes(store, config.lanes)
     await headway.submitter.job_lanes.propose_limits(jobs.values())
     async with AsyncExitStack() as opened:
@@ -176,7 +176,7 @@ async def run_engine(
         )
         if hint_relay is not None:
             hint_relay.set_poll_runs(engine.poll_runs)
-        # Nothing suspends after the engine has started: its first job finds Headway open.
+        # No call below suspends once the engine has started, so Headway is open before a job runs.
         await opened.enter_async_context(engine.run())
         # Closed before the engine, so that no schedule fires while the engine stops.
         await opened.enter_async_context(open_scheduler(store, ids, headway.clock, schedules))

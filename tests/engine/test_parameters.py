@@ -103,6 +103,8 @@ def test_all_invalid_parameters_are_named_at_once() -> None:
         f" params.page is not a parameter of the job; {takes};"
         " params.url is missing; params.depth: input should be a valid integer"
     )
+    fields = [field for field, _ in refused.value.errors]
+    assert fields == ["params.uri", "params.page", "params.url", "params.depth"]
 
 
 @pytest.mark.proves("I19")

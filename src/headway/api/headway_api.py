@@ -51,7 +51,7 @@ class ReadableStore(Store, Protocol):
 
 
 class HeadwayApi(Protocol):
-    """Implemented by `Headway`."""
+    """The operations of Headway that the HTTP API uses. `Headway` implements them."""
 
     def note_stop(self) -> None: ...
 

@@ -111,7 +111,10 @@ def usage_message(error: Exception) -> str:
 
 
 def _describe_type(hint: Any) -> str | None:
-    """Return what an option accepts: `a number or none`. None if the parser describes it better."""
+    """Return what an option accepts, such as `a number or none`.
+
+    Return None if the parser's own message is better.
+    """
     options = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
     names: list[str] = []
     for option in options:

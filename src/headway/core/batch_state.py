@@ -265,7 +265,7 @@ class BatchState:
                 yield self.runs[run_id]
 
     def unread_messages(self, run: Run) -> list[InboxItem]:
-        """Return the unread messages of a run. It must have been loaded as one that may end."""
+        """Return the unread messages of a run that was loaded with `may_end=True`."""
         return [item for item in self.inbox.get(run.id, ()) if item.kind == MESSAGE]
 
     def unread_answers(self, run: Run) -> list[Interrupt]:
@@ -472,7 +472,7 @@ def _unread_answer(interrupt: Interrupt) -> Json[UnreadAnswer]:
 
 
 def _take_fitting(items: Iterator[Json[M]]) -> list[Json[M]]:
-    """Return the first of these items that fit into an event."""
+    """Return the leading items, as many as fit into an event."""
     shown: list[Json[M]] = []
     length = 0
     for item in islice(items, UNREAD_SHOWN_COUNT_MAX):

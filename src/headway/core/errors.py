@@ -60,7 +60,7 @@ def _rebuild(kind: type[Error], args: tuple[Any, ...]) -> Error:
 _PREDICATE: Final = re.compile(
     r"(must|is|has|cannot|contains|does|ends|occurs|repeats|needs|calls|should)\b|['\"]"
 )
-"""Openings of problems that continue a sentence whose subject is the field."""
+"""Matches a problem that forms a sentence with its field, as in `params.url is missing`."""
 
 
 def format_problem(field: str, problem: str) -> str:
@@ -72,7 +72,8 @@ def format_problem(field: str, problem: str) -> str:
 class InvalidInput(Error):
     """An argument is invalid. `field` is its name or path, `problem` what is wrong with it.
 
-    `errors` has every error as its field and the problem. The first one is `field` and `problem`.
+    `errors` lists all errors as pairs of a field and a problem. The first pair is `field` and
+    `problem`.
     """
 
     def __init__(self, field: str, problem: str) -> None:

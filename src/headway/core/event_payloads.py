@@ -1,7 +1,7 @@
 """The payload of each event type, as a class that describes its members.
 
 A class names its event type, so that an event cannot have the payload of another type. The OpenAPI
-document and docs/events.md describe events by these classes.
+document and docs/events.md are generated from these classes.
 """
 
 from collections.abc import Callable, Mapping
@@ -39,7 +39,7 @@ class Payload:
 
     type: ClassVar[EventType]
     may_free_capacity: ClassVar[bool] = False
-    """True if a run may have become ready, or a slot free. Other instances then claim at once."""
+    """True if a run may be ready or a slot free now. Other instances then claim at once."""
 
     def encode(self) -> str:
         described: Any = type(self)
@@ -85,8 +85,8 @@ class StateDetails(TypedDict, total=False):
 class StateChanged(Payload):
     """The run has a new status. The first event of a run has no `from`.
 
-    `reason` says why the run was rejected, `clock` which time limit was exceeded, `cancel` who
-    canceled it and why. `forced` is true if it did not end within its grace period.
+    `reason` is why the run was rejected, `clock` is the time limit that was exceeded, and `cancel`
+    is the request to cancel it. `forced` is true if it did not end within its grace period.
     """
 
     type = EventType.STATE_CHANGED
@@ -109,7 +109,7 @@ def encode_transition(
     return StateChanged(before, after, **details).encode()
 
 
-@lru_cache  # Every run has several of them.
+@lru_cache  # Every run has several plain transitions.
 def _encode_plain_transition(before: RunStatus | None, after: RunStatus) -> str:
     return StateChanged(before, after).encode()
 
@@ -154,8 +154,8 @@ class Retried(Payload):
 class Parked(Payload):
     """The run waits, and no process holds it.
 
-    `waits_for` and `node` say what a flow task waits for. `reason` and `stop_count` are present if
-    its process stopped and another one continues it.
+    `waits_for` and `node` are the kind and the node of a flow task's wait. `reason` and
+    `stop_count` are present if its process stopped and another one continues it.
     """
 
     type = EventType.PARKED
@@ -378,7 +378,7 @@ class FlowChanged(Payload):
 
 @dataclass(frozen=True)
 class WorkerChanged(Payload):
-    """A worker has registered, or registered with another address or other services."""
+    """A worker is new or alive again, or has a new address or new services."""
 
     type = EventType.WORKER_CHANGED
     id: str
@@ -388,7 +388,7 @@ class WorkerChanged(Payload):
 
 @dataclass(frozen=True)
 class ScheduleChanged(Payload):
-    """A schedule is new, or has another expression or time zone."""
+    """A schedule is new, or its expression or time zone has changed."""
 
     type = EventType.SCHEDULE_CHANGED
     name: str

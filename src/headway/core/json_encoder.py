@@ -1,21 +1,21 @@
 """JSON encoders, derived from the classes that describe the objects.
 
-A class describes a JSON object once, by its fields and their types. From it follow the encoder, the
-types of the encoder's arguments, and the schema in the OpenAPI document. An encoder is compiled
-once per class, as `dataclasses` does for `__init__`: it is one f-string, as fast as one that is
-written by hand.
+A class describes a JSON object once, by its fields and their types. The encoder, the types of the
+encoder's arguments, and the schema in the OpenAPI document are derived from it. An encoder is
+compiled once per class, as `dataclasses` does for `__init__`. It is one f-string, as fast as one
+that is written by hand.
 
 | type of a field | JSON |
 |---|---|
-| `str`, an enumeration of text, `bool`, `int`, `float` | the value |
+| `str`, a `StrEnum`, `bool`, `int`, `float` | the value |
 | `Instant` | RFC 3339 in UTC, to the microsecond |
 | `Document`, `Json[X]` | JSON text already, inserted as it is |
 | `Stored` | JSON text already, inserted with its secrets redacted |
 | a list or tuple of these | an array |
 | anything else | the value as the `json` module encodes it |
 
-A field that may be None is `null` then, or left out if None is also its default. The JSON name of a
-field has no `_` at its end: `from_` is `from`.
+A field that is None is encoded as `null`, or left out if None is also its default. The JSON name of
+a field has no trailing `_`: `from_` is `from`.
 """
 
 import json
@@ -68,7 +68,7 @@ def format_instant(at: Instant) -> str:
 
 
 def _quote_instant(at: Instant) -> str:
-    # Positional arguments: keywords double the time, and a run has up to seven instants.
+    # Keyword arguments would double the time, and a run has up to seven instants.
     return f'"{(EPOCH + timedelta(0, 0, at)).isoformat("T", "microseconds")}Z"'
 
 
@@ -149,7 +149,7 @@ def _compile(
         members += f"{member}{{{value}}}"
     if members.startswith(","):
         members = members[1:]
-    else:  # The first member may be left out, and so its comma.
+    else:  # The first member may be left out, so the leading comma is removed at run time.
         lines.append(f"members = f'{members}'")
         members = "{members[1:]}"
     lines.append(f"return f'{{{{{base}{members}}}}}'")

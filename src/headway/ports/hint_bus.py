@@ -1,4 +1,4 @@
-"""Hints between instances: which claim works on a key, and that a run has news.
+"""Hints between instances: which claim works on a key, and which runs have changed.
 
 The database decides, and stores everything that was accepted. The hint bus only makes other
 instances react sooner. All of it may be lost at any time, which costs latency only. So services
@@ -30,7 +30,7 @@ class HintBus(Protocol):
     """
 
     async def acquire_lease(self, key: Key, claim: Claim) -> RunId | None:
-        """Acquire the key's lease. Return None if this claim has it now, else the holding run.
+        """Acquire the key's lease. Return None if this claim has it now, else the run that has it.
 
         If this claim already holds the lease, its full lifetime starts again.
         """

@@ -55,8 +55,8 @@ class Store(Protocol):
     ) -> Callable[[], None]:
         """Add a command to the batches of this process, until the returned function is called.
 
-        When `apply` is called, `source` returns a command to decide in the same transaction, after
-        all others in it, or None. Each batch takes the command of the first call that returns one.
+        `apply` calls `source`, which returns None or a command to decide in the same transaction,
+        after all others. A batch contains only the first command that `source` returns for it.
         `on_answer` is called in the event loop with each added command and its answer. It is not
         called if the command failed.
         """

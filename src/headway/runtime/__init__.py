@@ -1,7 +1,7 @@
 """The runtime store: short-lived state of runs that must be reachable quickly, from any process.
 
 It has leases of keys, questions to people, cancel flags, messages for a running engine, and hints.
-It is in the memory of one process, or in Redis for several:
+It is stored in the memory of one process, or in Redis for several processes:
 
     async with open_runtime_store("redis://localhost:6379/0") as store:
         claim = Claim(RunId("run-1"), token)

@@ -1,4 +1,4 @@
-"""Opens the runtime store that the configuration asks for."""
+"""Opens the runtime store, in Redis or in memory."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -11,7 +11,7 @@ from headway.runtime.runtime_store import RuntimeLimits, RuntimeStore
 async def open_runtime_store(
     redis_url: str | None, limits: RuntimeLimits | None = None
 ) -> AsyncIterator[RuntimeStore]:
-    """Open the runtime store in Redis, or without a URL one in the memory of this process.
+    """Open the runtime store in Redis, or in the memory of this process if there is no URL.
 
     It connects on first use, so that the program starts even if Redis is unavailable. At the end
     all waits receive SHUTDOWN_ANSWER. Raise ConfigurationError if the URL is invalid, or the extra

@@ -77,8 +77,8 @@ class RuntimeStore(HintBus, Protocol):
     `inject_message` may add its message twice, and a repeated `resolve_interrupt` or
     `drain_messages` may find that the first call took effect.
 
-    The interactive flag is part of the lease: it is renewed and released with it. The store sends
-    hints for cancels, answers and messages that pass through it by itself. Every hint also makes
+    The interactive flag is part of the lease: it is renewed and released with it. The store itself
+    sends hints for the cancels, answers and messages that pass through it. Every hint also makes
     the waiting callers of its run check again.
     """
 

@@ -1,6 +1,6 @@
 """The tasks of a background service: how they start, fail and end.
 
-A service opens `BackgroundTasks` for the time in which it works, and starts its loops there:
+A service opens `BackgroundTasks` while it runs, and starts its loops there:
 
     async with BackgroundTasks() as background:
         background.start_loop(self._follow())
@@ -15,8 +15,8 @@ always propagates, also one that arrives during the stop.
 
 A failed task cancels the body with `Task.cancel()`, so the body sees a CancelledError like that of
 a caller. Only the TaskGroup can distinguish the two: it counts its own request and undoes it with
-`Task.uncancel()` at its exit. Therefore the exit of the group must always be reached, and no code
-of a service decides whose cancellation it was.
+`Task.uncancel()` at its exit. Therefore the exit of the group must always be reached, and a
+service must not decide on its own who canceled it.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ from headway.log import event_log
 from headway.services.retrying import wait_until_set
 
 UNWIND_S: Final = 5.0
-"""How long tasks that are not loops, and rounds of loops, may take to end with their service."""
+"""How long a service waits at its end for its other tasks and for the last rounds of loops."""
 
 T = TypeVar("T")
 
@@ -53,7 +53,7 @@ class BackgroundTasks:
         return task
 
     def start_loop(self, coroutine: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        """Start a task that runs until it is cancelled at the end of the block."""
+        """Start a task that runs until it is canceled at the end of the block."""
         task = self.start(coroutine)
         self._loops.append(task)
         return task

@@ -127,7 +127,7 @@ class Worker:
                 await self._drain()
 
     async def _drain(self) -> None:
-        # First register without services, so that few new calls arrive that must be refused.
+        # Register without services first, so that fewer new calls must be refused.
         self._is_stopping = True
         with suppress(TimeoutError):
             async with asyncio.timeout(DEREGISTER_TIMEOUT_S):
@@ -185,7 +185,7 @@ class Worker:
         return await self._post("heartbeat", {"id": self.id, "url": self.url, "load": self.load})
 
     async def _post(self, path: str, body: dict[str, object]) -> bool:
-        """Return True if the registry accepted the request. Log an error once, until it changes."""
+        """Return True if the registry accepted the request. Log an error if it is a new one."""
         try:
             async with self._session.post(f"{self.registry_url}/{path}", json=body) as response:
                 problem = "" if response.status == 200 else await _read_error(response)

@@ -63,7 +63,10 @@ Columns = Mapping[str, Sequence[str]]
 
 
 def read_columns(connection: sa.Connection) -> Columns:
-    """Return the columns of all tables with headway's names, old or new, whoever created them."""
+    """Return the columns of all tables with headway's names, old or new.
+
+    Another program may have created them.
+    """
     dialect = "mysql" if connection.dialect.name == "mariadb" else connection.dialect.name
     query = sa.text(_COLUMNS[dialect]).bindparams(sa.bindparam("names", expanding=True))
     columns: dict[str, list[str]] = {}

@@ -188,7 +188,7 @@ def _find_revision(connection: sa.Connection, address: Address) -> str | None:
 
 
 def _copy_file(path: Path, revision: str) -> None:
-    """Write a copy of the file before the migration to the same folder."""
+    """Copy the database file within its folder. Called before a migration."""
     copy = path.with_name(f"{path.name}.before-{revision}")
     create_private_file(copy)
     with closing(sqlite3.connect(path)) as source, closing(sqlite3.connect(copy)) as target:

@@ -111,7 +111,7 @@ class PlannedWrite(NamedTuple):
     statement: Write
     rows: Sequence[Row]
     is_guarded: bool = True
-    """All rows must match, or the link raises GuardFailed: one has changed since it was loaded."""
+    """True if the link raises GuardFailed when a row does not match: it changed after loading."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +120,7 @@ class CompiledQuery:
     names: tuple[str, ...]
     """The names of the parameters, in their order if the driver has positional parameters."""
     constants: dict[str, Any]
-    """Parameters that SQLAlchemy adds on its own."""
+    """Parameters that SQLAlchemy adds, with their values."""
 
     def arguments(self, parameters: Mapping[str, Any]) -> tuple[Any, ...]:
         values = {**self.constants, **parameters} if self.constants else parameters

@@ -1,9 +1,9 @@
-"""`POST /api/runs`: submit a run. Both ways to it are here, and both call `submit_request`.
+"""`POST /api/runs`: submit a run. A fast path and a route both call `submit_request`.
 
-`SubmitFastPath` answers the requests. It stands in front of the router, because this is the most
-frequent call, and FastAPI takes longer to find a route and resolve its parameters than headway
-takes to accept a run. `add_submit_route` declares the same call for the OpenAPI document; behind
-the fast path no request reaches it.
+`SubmitFastPath` answers the requests before they reach the router. Submitting is the most frequent
+call, and FastAPI takes longer to find a route and resolve its parameters than headway takes to
+accept a run. `add_submit_route` declares the same call for the OpenAPI document. No request
+reaches that route, because the fast path answers all of them.
 """
 
 from typing import Annotated, Any, Final

@@ -1,6 +1,6 @@
 """Models of events in responses: one per event type, and one for the events of jobs.
 
-The models of headway's own events follow from the payload classes of the core.
+The models of headway's own events are derived from the payload classes of the core.
 """
 
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Union, get_args, get_origin
@@ -59,7 +59,7 @@ def _to_model(described: type) -> Any:
         members[name] = (kind, None if field.is_optional else ...)
     config = ConfigDict(alias_generator=lambda name: name.removesuffix("_"))
     name = f"{described.__name__}Payload"
-    doc = None if issubclass(described, Payload) else described.__doc__  # The event has it.
+    doc = None if issubclass(described, Payload) else described.__doc__  # On the event.
     return create_model(name, __config__=config, __doc__=doc, **members)
 
 
@@ -99,7 +99,7 @@ class EventPage(BaseModel):
         description="The start of the next page, for `?after=` or `Last-Event-ID`."
     )
     has_more: bool = Field(
-        description="True if more events follow, also if none of this page matched the filter."
+        description="True if more events follow, even if none on this page matched the filter."
     )
     epoch: int = Field(description="The epoch of the database, for `?epoch=` of the next page.")
     resync: bool = Field(description="True if events are missing. Load the snapshot again.")
@@ -111,7 +111,7 @@ EVENT_STREAM: Final[dict[str, Any]] = {
         "type": "string",
         "description": "Blocks of lines, each followed by an empty line.",
         "contentMediaType": "text/event-stream",
-        # OpenAPI 3.2 has `itemSchema` for this; 3.1 has not.
+        # OpenAPI 3.2 has `itemSchema` for this; 3.1 does not.
         "contentSchema": {
             "type": "array",
             "items": {

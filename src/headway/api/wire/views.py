@@ -1,4 +1,4 @@
-"""Resources as JSON text, by encoders that are derived from the models of the responses.
+"""Encode resources as JSON text. The encoders are derived from the response models.
 
 Stored documents are JSON already. They are inserted as text, without decoding them.
 """

@@ -10,7 +10,7 @@ from headway.core.lane_row import LaneRow
 
 
 class StreamExtent(NamedTuple):
-    """The first and the last event: as the stream's row has them, and as the events are."""
+    """The bounds of the stream: as recorded in its row, and as found in the stored events."""
 
     seq: int
     pruned_seq: int

@@ -299,8 +299,8 @@ def _explain_waiting(situation: Situation) -> Explanation:
             next_deadline(run),
         )
     else:
-        until = None  # It continues before its deadline, if all goes well.
-        # The end of a sleep is not stored in the database.
+        # The end of a sleep is not stored in the database, and normally precedes the deadline.
+        until = None
         sentence = (
             "Its job sleeps or waits without a slot: it has no open question and no active child."
         )

@@ -41,7 +41,7 @@ IDLE_NAME: Final = "Idle"
 
 
 def row_status_name(status: RunStatus, *, has_started: bool) -> str:
-    """Return the name for the row of a key whose last run has this status."""
+    """Return the state that a key's row shows if its last run has this status."""
     if status is RunStatus.REJECTED or (status is RunStatus.CANCELED and not has_started):
         return IDLE_NAME
     return STATUS_NAMES[status].row

@@ -1,7 +1,7 @@
 """Sends calls to one server. Concurrent calls share a batch, at a sixth of the cost each.
 
-redis-py does not collect the calls of concurrent tasks. With 100 callers, its client has 0.18 of
-the rate of these batches, and the same queue on its `Pipeline` 0.69 (docs/adr/0019).
+redis-py does not collect the calls of concurrent tasks. With 100 callers, its client reaches 18 %
+of the rate of these batches, and its `Pipeline` behind the same queue 69 % (docs/adr/0019).
 """
 
 import asyncio

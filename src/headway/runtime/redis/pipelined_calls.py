@@ -131,9 +131,9 @@ class RedisClient:
                     if not isinstance(error, MovedError):
                         break
                     await self.load_topology()
-            assert self._cluster is not None  # One server answers the second attempt at the latest.
+            assert self._cluster is not None  # A single server answers by the second attempt.
             async with asyncio.timeout(CALL_TIMEOUT_S):
-                # The driver follows keys that are being migrated.
+                # redis-py follows the redirections for keys that are being migrated.
                 await self._cluster.initialize()
                 return await self._cluster.execute_command(*whole_command)
         except REDIS_ERRORS as error:

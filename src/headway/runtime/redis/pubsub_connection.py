@@ -1,7 +1,7 @@
 """One pub/sub connection to one server, shared by all subscriptions of this process.
 
-On redis-py's `PubSub` this module would be about as long, and subscribe at 0.7 of the rate: a
-cluster needs one command for each channel, and `PubSub` sends each by itself (docs/adr/0019).
+With redis-py's `PubSub`, this module would be about as long and subscribe at 70 % of the rate: a
+cluster needs one command for each channel, and `PubSub` sends each separately (docs/adr/0019).
 """
 
 import asyncio

@@ -157,14 +157,14 @@ class Engine:
                 # No await from here until the body begins, so that no job starts before it.
                 self._claimer.start()
                 claiming = self._start_loops()
-                wait_s = 0.0  # After an error.
+                wait_s = 0.0  # If the body raises an error.
                 try:
                     yield
                     wait_s = self._stop_wait_s
                 finally:
                     try:
                         await self._stop(claiming, wait_s)
-                    finally:  # Also when the wait itself is cancelled, nothing keeps running.
+                    finally:  # Even if the wait is canceled, no execution continues.
                         self._end_executions()
         finally:
             stop_listening()

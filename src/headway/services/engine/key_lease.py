@@ -4,7 +4,7 @@ This lease is only a hint for other instances; the claim in the database decides
 The holder renews the lease every third of its time to live. If a renewal is refused, or none
 succeeds within the trust window (`headway.core.lease`), the holder queries the database. If the
 claim is still current there, it acquires the lease again and the work continues. If the claim is
-gone, the work is cancelled and LeaseLost is raised. An outage of the hint bus alone therefore
+gone, the work is canceled and LeaseLost is raised. An outage of the hint bus alone therefore
 never ends an execution.
 """
 
@@ -61,7 +61,7 @@ class HeldLease:
             deadline_s = trusted_until_s(renewal_sent_s=sent_s, ttl_s=self.ttl_s)
 
     async def _renew(self, deadline_s: float) -> bool | None:
-        """Return whether the bus renewed the lease, or None without an answer by the deadline."""
+        """Return whether the bus renewed the lease, or None if it did not answer in time."""
         try:
             async with asyncio.timeout_at(deadline_s):
                 return await self.hint_bus.renew_lease(self.key, self.claim)

@@ -113,7 +113,7 @@ class ChildTasks:
                 attempt=FIRST_ATTEMPT,
                 step=_step_name(call.call_id),
             )
-        except RunNotActive:  # The engine shortly stops this execution.
+        except RunNotActive:  # The engine will stop this execution shortly.
             return None
         except (FlowNotFound, InvalidInput) as error:
             return Failed(call.call_id, str(error))

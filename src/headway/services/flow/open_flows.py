@@ -43,7 +43,7 @@ class OpenFlows:
 
 @asynccontextmanager
 async def open_flows(services: FlowServices, jobs: dict[str, Job]) -> AsyncIterator[OpenFlows]:
-    """Enable the starting of tasks. Tasks are driven here once there are any flows."""
+    """Open the services of flows. This process drives tasks as soon as a flow exists."""
     flows = OpenFlows(
         services=services,
         views=TaskViewBuilder(services.flow_reader, services.definitions),

@@ -5,9 +5,9 @@ that this process observes, its own or through a notification of the database, n
 the run at once. Waiters that would miss a commit of another process are notified by a poll.
 
 All waiters share one listener and one poll: 10,000 waiters cost one query per second, and a commit
-costs time only for the waiters of its own run. Only the end of a run wakes those that wait for it,
-however many events the run has before. If the poll fails, it wakes all waiters, and each caller
-gets the error from its own read.
+costs time only for the waiters of its own run. A caller that waits for the end of a run is
+woken only by its end, however many events precede it. If the poll fails, it wakes all waiters, and
+each caller gets the error from its own read.
 
 A caller that follows the changes of a run repeats: `begin_read`, read the run, `note_seen` with the
 `run_seq` that was read, `wait`. Each event of a run increments its `run_seq`, so a caller that has
@@ -38,7 +38,7 @@ log = event_log(__name__)
 
 
 class Change(NamedTuple):
-    """What is known of a change of a run."""
+    """A change of a run, as far as the watcher can determine it."""
 
     run_seq: int | None
     """The newest `run_seq` of the run, or None if it is unknown."""
@@ -77,7 +77,7 @@ class ChangeWaiter:
         self._seen_seq, self._notified_seq = None, 0
 
     def note_seen(self, run_seq: int) -> None:
-        """Record the `run_seq` that was read. A newer one may have been notified meanwhile."""
+        """Record the `run_seq` that was read. Wake the caller if a newer one was reported."""
         self._seen_seq = run_seq
         if self._notified_seq > run_seq:
             self._changed.set()
@@ -96,7 +96,7 @@ class ChangeWaiter:
 
 
 class RunWatcher:
-    """The waiters for runs in a process. Listens and polls only while there are any."""
+    """Wakes the waiters of this process. Listens and polls only while there are waiters."""
 
     def __init__(self, store: Store, runs: RunReader) -> None:
         self._store = store
@@ -104,7 +104,7 @@ class RunWatcher:
         self._waiters: dict[RunId, list[EndWaiter | ChangeWaiter]] = {}
 
     async def wait_for_end(self, run_id: RunId) -> RunRecord:
-        """Wait without a limit until the run has ended, and return its record.
+        """Wait until the run has ended, without a time limit, and return its record.
 
         Raise RunNotFound if the run does not exist.
         """

@@ -1,11 +1,11 @@
 """Submit runs: the only module of the services that builds the command `Submit`.
 
-Every new run of a process is submitted here, whoever asks for it: a caller of the library or of the
-HTTP API, a job that starts a child, a flow, or a person who starts a schedule's run early. Each
-method validates the request, fills in what it does not specify, applies the command, and raises the
-error that describes a refusal. Only a schedule that fires is not submitted here: its run is decided
-in one command with the fire time (`core/command/admin/schedules.py`). Both fill in the defaults of
-the job with `make_submit`.
+Every new run of a process is submitted here. The request comes from a caller of the library or of
+the HTTP API, a job that starts a child, a flow, or a person who starts a schedule's run early. Each
+method validates the request, fills in the missing values, applies the command, and raises the error
+that describes a refusal. Only the run of a schedule that fires is not submitted here: one command
+decides the fire time and the run (`core/command/admin/schedules.py`). Both modules fill in the
+defaults of the job with `make_submit`.
 """
 
 from collections.abc import Callable, Mapping
@@ -130,7 +130,7 @@ class Submitter:
     async def submit_schedule(
         self, schedule: Schedule, *, idempotency_key: str | None, by: str
     ) -> RunHandle:
-        """Submit the run of a schedule now, whenever it fires next."""
+        """Submit a run of the schedule now. Its next fire time does not change."""
         submission = make_submit(
             schedule,
             schedule.job,
@@ -159,7 +159,7 @@ class Submitter:
         idempotency_key: str | None,
         by: str,
     ) -> RunHandle:
-        """Submit a task of a flow. `request` are the other arguments of the caller."""
+        """Submit a task of a flow. `request` has the caller's arguments for the fingerprint."""
         document = encode_document(check_params(params), field="params")
         submission = make_submit(
             self.jobs[FLOW_JOB],
@@ -290,7 +290,7 @@ def _child_or_raise(child: StartChild, answer: StartChildResult) -> Accepted | C
         case ParentNotRunning():
             raise RunNotActive(parent_id)
         case ChildMismatch(run_id, job):
-            problem = f"its name is that of run {run_id} of job {job!r}; choose another name"
+            problem = f"its name is used by run {run_id} of job {job!r}; choose another name"
             raise ChildRefused(parent_id, problem)
         case TooManyChildren(active_count_max):
             problem = f"it has {active_count_max:,} active children; wait for some of them first"

@@ -79,7 +79,7 @@ class Mirror:
             await wait_until_set(self._wakeup, POLL_S)  # Polls, because other processes write too.
 
     async def _catch_up(self) -> None:
-        """Write what has changed, as far as the disk permits."""
+        """Write all changes. If the disk refuses a write, log the error."""
         try:
             await self._write_changes()
         except OSError as error:

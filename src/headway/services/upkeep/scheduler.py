@@ -1,4 +1,4 @@
-"""The schedules of one process: fire the due ones, and wait for the next slot.
+"""The schedules of one process: fire the due ones, and wait for the next fire time.
 
 Several instances do the same. The row of a schedule decides which one fires, and the database's
 clock decides when. The database's answer includes the time to wait, so the local wall clock is not
@@ -31,7 +31,7 @@ from headway.services.submit.job import Job, encode_params
 SCHEDULE_COUNT_MAX: Final = 1_000
 # A jump of the database's clock is noticed within this time.
 POLL_S_MAX: Final = 30.0
-# The minimum between two polls. Otherwise a slot in the immediate future would cause a busy loop.
+# The minimum between two polls. Otherwise an imminent fire time would cause a busy loop.
 POLL_S_MIN: Final = 0.01
 RETRY_S: Final = 1.0
 
@@ -42,7 +42,7 @@ log = event_log(__name__)
 async def open_scheduler(
     store: Store, ids: IdSource, clock: Clock, schedules: Sequence[Schedule]
 ) -> AsyncIterator[None]:
-    """Fire `schedules` inside the block. If this fails, the body is cancelled."""
+    """Fire `schedules` inside the block. If this fails, the body is canceled."""
     async with BackgroundTasks() as background:
         background.start_loop(run_schedules(store, ids, clock, schedules))
         yield
@@ -51,7 +51,7 @@ async def open_scheduler(
 async def run_schedules(
     store: Store, ids: IdSource, clock: Clock, schedules: Sequence[Schedule]
 ) -> None:
-    """Fire `schedules` until cancelled. After an outage, the missed slots are decided.
+    """Fire `schedules` until canceled. After an outage, the missed fire times are decided.
 
     Any other error is raised and ends the program: if it were only logged, no schedule would fire.
     """
@@ -75,7 +75,7 @@ async def fire_due(store: Store, ids: IdSource, schedules: Sequence[Schedule]) -
 
 
 async def _fire(store: Store, ids: IdSource, schedule: Schedule) -> float:
-    """Return the seconds until the next slot, or 0 after a decision: more slots may be due."""
+    """Return the seconds until the next fire, or 0 after a decision: more may be due."""
     answer = await store.apply(FireSchedule(schedule, ids.run_id()))
     fields = {"schedule": schedule.name, "expression": schedule.expression}
     match answer:
@@ -94,7 +94,7 @@ async def _fire(store: Store, ids: IdSource, schedule: Schedule) -> float:
 
 
 def find_schedule(schedules: Mapping[str, Schedule], name: str) -> Schedule:
-    """Return the schedule. Raise InvalidInput with the registered ones if there is none."""
+    """Return the schedule with this name. Raise InvalidInput if it is not registered."""
     if name not in schedules:
         known = suggest_names(name, schedules)
         raise InvalidInput("schedule", f"{name!r} is not registered; registered schedules: {known}")

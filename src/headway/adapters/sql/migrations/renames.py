@@ -21,9 +21,9 @@ RENAMED_COLUMNS: Final[Mapping[str, Mapping[str, str]]] = {
     "questions": {"answer_by": "answer_deadline_at"},
     "schedules": {"last_slot_at": "last_fire_at"},
 }
-"""Renamed by revision 0003, by the table's name at that revision."""
+"""Columns renamed by revision 0003, for each table under its name at that revision."""
 RENAMED_TABLES: Final[Mapping[str, str]] = {
     "questions": "interrupts",
     "remembered": "idempotency_keys",
 }
-"""Renamed by revision 0004."""
+"""Tables renamed by revision 0004."""

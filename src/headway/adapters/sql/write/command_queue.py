@@ -107,9 +107,10 @@ class CommandQueue:
     def piggyback(
         self, source: PiggybackSource, on_answer: Callable[[Command[Any], Any], None]
     ) -> Callable[[], None]:
-        """Add the command of `source` to the batch of each command, until the result is called.
+        """Add commands of `source` to the batches, until the returned function is called.
 
-        It is decided last in its batch. `on_answer` receives it with its answer.
+        A batch has at most one of them, which is decided last. `on_answer` is called with the
+        added command and its answer.
         """
         assert self._piggyback_source is None, "a writer serves one instance"
         self._piggyback_source, self._on_answer = source, on_answer
@@ -169,7 +170,7 @@ class CommandQueue:
                     async with asyncio.timeout(due_in_s):
                         await self._wake_event.wait()
             self._is_writer_waiting = False
-            if not self._commands:  # Not woken by work: the lease may be due, or a new one.
+            if not self._commands:  # Woken for the lease: it is due, or a lease was added.
                 due_in_s = self._queue_lease_renewal()
         deferred: list[PendingCommand] = []
         while self._deferred:
@@ -190,7 +191,7 @@ class CommandQueue:
         return [*self._commands, *self._deferred]
 
     def _queue_lease_renewal(self) -> float | None:
-        """Queue a renewal of the lease if it is due. Return in how many seconds to check again."""
+        """Queue a renewal of the lease if it is due. Return the seconds until the next check."""
         lease = self._lease
         if lease is None or self._is_closing:
             return None

@@ -48,7 +48,7 @@ class InstanceLost:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClaimRuns:
-    """Claim up to `count` ready runs of each of these lanes, in their queue orders."""
+    """Claim up to `count` ready runs of each of these lanes, in the order of its queue."""
 
     lanes: tuple[LaneName, ...]
     instance_id: InstanceId

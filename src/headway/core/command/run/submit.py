@@ -335,7 +335,7 @@ class Submit:
 
 
 class RunDefaults(Protocol):
-    """What a job, or a schedule of it, specifies for its runs."""
+    """The defaults that a job, or one of its schedules, specifies for its runs."""
 
     @property
     def lane(self) -> LaneName: ...
@@ -360,7 +360,7 @@ def make_submit(
 ) -> Submit:
     """Return the command for a request, with the defaults of its job.
 
-    The key of a run without `key` is its id. `request` are further fields of Submit.
+    The key of a run without `key` is its id. `request` contains further fields of Submit.
     """
     return Submit(
         run_id=run_id,

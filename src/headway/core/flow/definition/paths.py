@@ -44,7 +44,7 @@ class Path:
 
     @property
     def exact_key(self) -> str | None:
-        """The key of the shared state if the path is exactly that key, else None."""
+        """The key of the shared state if the path consists only of that key, else None."""
         return self.shared_key if len(self.steps) == 1 else None
 
 

@@ -22,7 +22,7 @@ class NodeHandler:
         """Report what the kind requires and the node lacks."""
 
     def enter(self, context: StepContext, frame: Frame) -> None:
-        """Begin a new try."""
+        """Begin a new attempt of the node."""
         raise NotImplementedError
 
     def handle_wake(self, context: StepContext, frame: Frame) -> None:

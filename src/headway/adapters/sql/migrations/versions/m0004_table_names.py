@@ -15,7 +15,8 @@ depends_on = None
 
 
 def upgrade() -> None:
-    # MariaDB and MySQL commit each statement separately. A second attempt finds some renamed.
+    # MariaDB and MySQL commit each statement separately. An interrupted upgrade may have renamed
+    # some tables.
     existing = sa.inspect(op.get_bind()).get_table_names()
     for old, new in RENAMED_TABLES.items():
         if op.get_bind().dialect.name == "sqlite":
@@ -27,7 +28,7 @@ def upgrade() -> None:
 
 
 def _rebuild(old: str, new: str) -> None:
-    """Copy a table of SQLite, which can rename neither an index nor a constraint."""
+    """Copy a table to its new name. SQLite can rename neither an index nor a constraint."""
     connection = op.get_bind()
     # The definitions of the table and of its indexes, the table first.
     select = sa.text(
@@ -45,7 +46,7 @@ def _rebuild(old: str, new: str) -> None:
 def _rename_constraints_and_indexes(old: str, new: str) -> None:
     connection = op.get_bind()
     is_postgres = connection.dialect.name == "postgresql"
-    if is_postgres:  # It names primary keys and, since version 18, NOT NULL constraints.
+    if is_postgres:  # PostgreSQL names primary keys and, since 18, NOT NULL constraints.
         select = sa.text("SELECT conname FROM pg_constraint WHERE conrelid = to_regclass(:table)")
         for name in connection.scalars(select, {"table": new}).all():
             if old in name:

@@ -10,7 +10,7 @@ from headway.core.run.events import Event
 
 
 class Commit(NamedTuple):
-    """A batch that is committed: what other processes and later connections must know of it."""
+    """A committed batch: the data that other processes and later connections need."""
 
     writer_id: str
     events: Sequence[Event]
@@ -20,7 +20,7 @@ class Commit(NamedTuple):
 
 
 class LinkNode(Protocol):
-    """The database node of a link, if there may be several."""
+    """The database node that a link is connected to. There may be several nodes."""
 
     def check(self) -> None:
         """Raise ConnectionError if it is no longer the primary."""
@@ -46,7 +46,7 @@ class Link(Protocol):
         ...
 
     async def commit(self, batch: Commit | None = None, /) -> None:
-        """Commit, and notify other processes of the events of `batch` if the database can."""
+        """Commit. If the database can notify other processes, send them the events of `batch`."""
         ...
 
     async def rollback(self) -> None:

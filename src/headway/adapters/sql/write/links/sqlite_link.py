@@ -74,7 +74,7 @@ class SqliteLink:
 
     async def begin(self) -> None:
         if self._is_closed:
-            raise ConnectionError("the link is closed")
+            raise ConnectionError("the database connection is closed")
         self._lock.acquire()
         try:
             # Under the lock, because a headway that has created a new file also writes under it.
