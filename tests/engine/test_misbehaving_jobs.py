@@ -249,6 +249,28 @@ async def test_a_plain_function_is_cancelled_while_it_waits_in_its_context(url: 
     assert unwound == [run.id]
 
 
+@pytest.mark.proves("R1.8", "I11")
+async def test_a_call_that_reaches_the_event_loop_after_the_cancel_does_not_wait(url: str) -> None:
+    """The thread of the job checked for a cancel just before the cancel arrived."""
+    hw, started = Headway(url), asyncio.Event()
+    loop = asyncio.get_running_loop()
+
+    @hw.job()
+    def plain(ctx: BlockingRunContext) -> None:
+        loop.call_soon_threadsafe(started.set)
+        while not ctx._context.execution.is_cancelled:
+            time.sleep(0.001)
+        late_call = ctx._run_cancellable(ctx._context.sleep(3_600))
+        asyncio.run_coroutine_threadsafe(late_call, loop).result()
+
+    async with hw:
+        run = await hw.start("plain")
+        await started.wait()
+        await run.cancel()
+        async with asyncio.timeout(10):
+            assert (await run.wait_for_end()).run.status is RunStatus.CANCELED
+
+
 @pytest.mark.proves("I3")
 async def test_a_job_that_fails_during_a_stop_is_executed_again(url: str) -> None:
     started = asyncio.Event()

@@ -174,8 +174,11 @@ class BlockingRunContext:
             raise asyncio.CancelledError from None
 
     async def _run_cancellable(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        with self._context.execution.open_call():
-            return await coroutine
+        try:
+            with self._context.execution.open_call():
+                return await coroutine
+        finally:
+            coroutine.close()  # It has not begun if the job was already canceled.
 
 
 class BlockingFileWriter:

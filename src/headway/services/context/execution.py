@@ -92,7 +92,13 @@ class Execution:
 
     @contextmanager
     def open_call(self) -> Iterator[None]:
-        """Cancel the current task, which waits on behalf of the job's thread, with the job."""
+        """Cancel the current task, which waits on behalf of the job's thread, with the job.
+
+        Raise CancelledError if the job was already canceled: the thread may have made the call
+        just before, and nothing would end its wait.
+        """
+        if self.is_cancelled:
+            raise asyncio.CancelledError
         task = asyncio.current_task()
         assert task is not None
         self._calls.add(task)
