@@ -10,7 +10,7 @@ from typing import Any, Final
 from headway.core.errors import InvalidInput
 
 Mismatch = tuple[str, str]
-"""The path of the value, and the problem."""
+"""The path of a value that does not match its schema, and a description of the problem."""
 
 
 def _is_number(value: Any) -> bool:
@@ -29,7 +29,7 @@ _TYPES: Final[Mapping[str, Callable[[Any], bool]]] = {
 _ANNOTATIONS: Final = frozenset(
     {"$schema", "title", "description", "default", "examples", "format", "x-order"}
 )
-"""Keywords for the page that shows the form. They check nothing."""
+"""Keywords that only affect how the page shows the form. They restrict no answer."""
 
 
 def check_schema(schema: Any, *, field: str = "schema") -> None:
@@ -70,7 +70,7 @@ def find_mismatch(
 
 
 def _find_own_mismatch(schema: Mapping[str, Any], value: Any, path: str) -> Mismatch | None:
-    """Return the first mismatch of the value itself, without its members and items."""
+    """Return the first mismatch of the value itself, ignoring its members and items."""
     types = schema.get("type", [])
     types = [types] if isinstance(types, str) else types
     if types and not any(_TYPES[name](value) for name in types):

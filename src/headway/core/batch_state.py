@@ -45,7 +45,7 @@ CARRIED_GENERATION: Final = 0
 """The `consumed_generation` of a message carried to a replacing run. Claims start at 1."""
 UNREAD_SHOWN_COUNT_MAX: Final = 20
 UNREAD_SHOWN_LENGTH_MAX: Final = 65_536
-"""Limits of the events that report unread messages and answers."""
+"""The maximum length of the unread messages or answers in one event, in characters."""
 
 
 class Instance(NamedTuple):
@@ -56,7 +56,7 @@ class Instance(NamedTuple):
     pid: int
     started_at: Instant
     life_lock: str | None = None
-    """The name of the lock that its process holds while it runs, or None if it holds none."""
+    """The name of the lock that the instance's process holds while it runs, or None if none."""
 
 
 class InboxItem(NamedTuple):
@@ -68,7 +68,7 @@ class InboxItem(NamedTuple):
     by: str
     at: Instant
     consumed_generation: int | None
-    """The generation that consumed it, or CARRIED_GENERATION. None while it is unread."""
+    """The generation that consumed the item, or CARRIED_GENERATION. None while it is unread."""
 
 
 class Interrupt(NamedTuple):
@@ -85,7 +85,7 @@ class Interrupt(NamedTuple):
     answer_schema: Document | None
     """A JSON Schema that an answer must match."""
     default_answer: Document | None
-    """The answer that counts if there is none in time. None is a denial."""
+    """The answer that counts if no person answers in time. None is a denial."""
     answer: Document | None
     answered_by: str | None
     answered_at: Instant | None
@@ -102,7 +102,7 @@ class SavedKey(NamedTuple):
 
 
 class IdempotencyRecord(NamedTuple):
-    """The run of the first request with an idempotency key."""
+    """The record of an idempotency key: the run and the fingerprint of its first request."""
 
     idempotency_key: str
     run_id: RunId
@@ -115,9 +115,9 @@ class LaneQueue:
     lane: LaneRow
     held_count: int = 0
     queued_count: int = 0
-    """Runs that have not started. Counted only if the lane limits them."""
+    """The number of runs that have not started. Counted only if the lane limits this number."""
     ready: list[tuple[int, int, RunId]] = field(default_factory=list)
-    """A heap by rank and ready_seq. An entry may be stale: the run's own fields decide."""
+    """A heap of queue rank, `ready_seq` and run id. An entry that its run contradicts is stale."""
 
 
 @dataclass(slots=True)
@@ -146,11 +146,11 @@ class Changes:
     ended_task_ids: list[RunId] = field(default_factory=list)
     """Flow tasks that the batch ends."""
     is_probe: bool = False
-    """True to commit even without other changes, because a caller checks the store."""
+    """True to commit even without other changes, to check that the store can write."""
 
 
 class DeferredResult(Protocol):
-    """An answer that depends on later decisions of the same batch."""
+    """The result of a command that depends on later decisions of the same batch."""
 
     def finalize(self, batch: "BatchState") -> None: ...
 
@@ -164,17 +164,17 @@ class BatchState:
         self.pruned_seq = 0
         self.runs: dict[RunId, Run] = {}
         self.loaded_runs: dict[RunId, Run] = {}
-        """The rows as they were when they were locked. The guards of the updates use them."""
+        """The runs as they were when they were locked. The guards of the updates use them."""
         self.head_run_ids: dict[Key, RunId] = {}
         self.waiting_run_ids: dict[Key, list[RunId]] = {}
         self.latest_run_ids: dict[Key, RunId] = {}
-        """The newest run of each key that is active or has started."""
+        """Maps each key to its newest run that is active or has started."""
         self.previous_run_ids: dict[RunId, RunId] = {}
-        """For each run that continues: the newest earlier run of its key that has started."""
+        """Maps each run with mode `continue` to the newest earlier started run of its key."""
         self.latest_started_ids: dict[Key, RunId] = {}
-        """The newest run of each key that has started."""
+        """Maps each key to its newest run that has started."""
         self.other_started_seqs: dict[Key, int] = {}
-        """The `seq` of each key's newest started run that is not a candidate for pruning."""
+        """Maps each key to the `seq` of its newest started run that is no candidate for pruning."""
         self.lane_queues: dict[LaneName, LaneQueue] = {}
         self.lane_rows: dict[LaneName, LaneRow] = {}
         self.loaded_lane_rows: dict[LaneName, LaneRow] = {}
@@ -182,7 +182,7 @@ class BatchState:
         self.idempotency_records: dict[str, IdempotencyRecord] = {}
         self.inbox: dict[RunId, list[InboxItem]] = {}
         self.consumed_items: dict[RunId, list[InboxItem]] = {}
-        """Items that were already consumed, for commands that read them again."""
+        """Inbox items that were already consumed, for commands that read them again."""
         self.interrupts: dict[RunId, dict[str, Interrupt]] = {}
         self.loaded_interrupts: set[tuple[RunId, str]] = set()
         self.keys: dict[Key, SavedKey] = {}
@@ -193,7 +193,7 @@ class BatchState:
         self.tasks = LoadedTasks()
         self.workers: dict[str, SavedWorker] = {}
         self.child_counts: dict[RunId, int] = {}
-        """The number of active children of each run that may start another."""
+        """Maps each run that may start another child to the number of its active children."""
         self.active_unlocked_ids: set[RunId] = set()
         """Runs that are not locked and were active when they were read."""
         self.files: dict[FileAddress, StoredFile] = {}
@@ -204,11 +204,11 @@ class BatchState:
         self.checkpoints: dict[RunId, str] = {}
         """Checkpoints of claimable runs, and of the runs they continue from."""
         self.deferred_results: list[DeferredResult] = []
-        """Answers that contain a run as it is at the end of the batch."""
+        """Results that contain a run as it is at the end of the batch."""
         self.changes = Changes()
 
     def finalize(self) -> bool:
-        """Update the deferred answers, and return whether the batch has changes to write.
+        """Update the deferred results, and return whether the batch has changes to write.
 
         Call after the last decision of the batch.
         """
@@ -226,7 +226,7 @@ class BatchState:
             self.head_run_ids[run.head_key] = run.id
 
     def load_ready(self, run: Run) -> None:
-        """Add a run that can be claimed, unless an earlier command of the batch changes it."""
+        """Load a claimable run, and add it to the queue of its lane."""
         self.load_run(run)
         assert run.queue_rank is not None
         assert run.ready_seq is not None
@@ -252,12 +252,12 @@ class BatchState:
         return run
 
     def is_active(self, run_id: RunId) -> bool:
-        """Return whether a run is active. The run must be loaded, or listed in `pruned_ids`."""
+        """Return whether a run is active. It must be loaded, or the parent of a run to prune."""
         run = self.runs.get(run_id)
         return run_id in self.active_unlocked_ids if run is None else run.is_active
 
     def active_runs(self, key: Key) -> Iterator[Run]:
-        """Yield the head of a key and the runs behind it. The key must be in `whole_keys`."""
+        """Yield the active runs of a key in `RowsNeeded.whole_keys`: the head, then the others."""
         head = self.head_run(key)
         if head is not None:
             yield head
@@ -277,7 +277,7 @@ class BatchState:
         return [interrupt for interrupt in interrupts if interrupt.answer is not None]
 
     def pop_ready(self, queue: LaneQueue) -> Run | None:
-        """Remove and return the next claimable run of a lane. Stale entries are dropped."""
+        """Remove and return the next claimable run of a lane, or None. Drop stale entries."""
         while queue.ready:
             rank, ready_seq, run_id = heappop(queue.ready)
             run = self.runs[run_id]
@@ -288,7 +288,7 @@ class BatchState:
     # Writing.
 
     def emit(self, run: Run, content: EventContent, **changes: Any) -> Run:
-        """Append an event of `run`, increment its counter, and apply `changes`.
+        """Append an event of `run`, increment its `run_seq`, and apply `changes` to the run.
 
         `changes` must not affect the counts of a lane: use `update` for those.
         """
@@ -307,7 +307,7 @@ class BatchState:
         )
 
     def add_run(self, run: Run, params: str, details: StateDetails | None = None) -> None:
-        """Add a run, whose `seq` is the next one, with its first event."""
+        """Add a new run with its first event. `run.seq` must be the `seq` of that event."""
         assert run.seq == self.seq + 1
         payload = encode_transition(None, run.status, details)
         self._append(run, run.run_seq, EventType.STATE_CHANGED, payload)
@@ -323,7 +323,7 @@ class BatchState:
         self._count_child(run.child_of, +1)
 
     def update(self, run: Run, documents: dict[str, Any] | None = None, **changes: Any) -> Run:
-        """Change `run` but not its status. `documents` are columns that no decision reads."""
+        """Change `run`, but not its status. `documents` are changed columns no decision reads."""
         after = self._record(run, changes, documents)
         self._update_lane_counts(run, after)
         return after
@@ -337,16 +337,16 @@ class BatchState:
         documents: dict[str, Any] | None = None,
         **changes: Any,
     ) -> Run | None:
-        """Move `run` by the transition table, with one event. Return None if it may not move.
+        """Change the status of `run` by the transition table, and append one event.
 
-        An end reports the unread messages and answers, frees everything that the run holds, and
-        gives its key to the next run.
+        Return None if the table does not allow `trigger`. An end also reports the unread messages
+        and answers, frees everything that the run holds, and gives its key to the next run.
         """
         status = TRANSITIONS[trigger].get(run.status)
         if status is None:
             return None
         if status in TERMINAL:
-            # Before the end itself, because followers of the run stop reading there.
+            # Report these before the end, because followers of the run stop reading at its end.
             run = self._report_unread(run)
         payload = encode_transition(run.status, status, details)
         changes["status"] = status
@@ -361,7 +361,7 @@ class BatchState:
             if run.job == FLOW_JOB:
                 self.changes.ended_task_ids.append(run.id)
         if status is RunStatus.CANCELED and run.delete_files_on_cancel:
-            # Or a run that continues it would rely on files that are deleted.
+            # Otherwise a run that continues this run would rely on files that are deleted.
             documents = {**(documents or {}), "checkpoint": None}
             self.checkpoints.pop(run.id, None)
         after = self._record(run, changes, documents)
@@ -413,7 +413,7 @@ class BatchState:
         waiting = self.waiting_run_ids[run.key]
         if waiting:
             heir = self.runs[waiting.pop(0)]
-            # Ready since the end of the run before it: `self.seq` is the seq of that event.
+            # The heir is ready since the end of `run`: `self.seq` is the seq of that event.
             self.update(
                 heir,
                 head_key=run.key,
@@ -472,7 +472,7 @@ def _unread_answer(interrupt: Interrupt) -> Json[UnreadAnswer]:
 
 
 def _take_fitting(items: Iterator[Json[M]]) -> list[Json[M]]:
-    """Return the leading items, as many as fit into an event."""
+    """Return the first items, as many as fit into one event."""
     shown: list[Json[M]] = []
     length = 0
     for item in islice(items, UNREAD_SHOWN_COUNT_MAX):

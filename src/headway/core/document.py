@@ -131,7 +131,7 @@ def check_text(text: str, *, field: str, length_max: int = NAME_LENGTH_MAX) -> s
 
 
 def replace_unstorable(text: str) -> str:
-    """Return `text` with NUL and lone surrogates replaced, which `check_text` refuses."""
+    """Replace NUL and lone surrogates in `text`. `check_text` refuses these characters."""
     return text.encode("utf-8", "replace").decode().replace("\0", "\N{REPLACEMENT CHARACTER}")
 
 
@@ -188,7 +188,10 @@ def _first_error(value: object, field: str) -> tuple[str, str]:
 
 
 def _find_error(value: object, field: str, depth_max: int = DEPTH_MAX) -> tuple[str, str] | None:
-    """Return the path and the problem of the first error, or None. Walks without recursion."""
+    """Return the path and the problem of the first error in `value`, or None.
+
+    Walks `value` without recursion.
+    """
     pending: list[tuple[object, str, int]] = [(value, field, 1)]
     while pending:
         item, path, depth = pending.pop()

@@ -17,7 +17,7 @@ TimeLimit = float | None | Unset
 """A limit in seconds. None means no limit, UNSET the default limit."""
 
 SECONDS_MAX: Final = 100 * 366 * 24 * 60 * 60
-"""A century: the current time plus this fits every type that stores an instant."""
+"""The maximum duration, a century. Every type that stores an instant can hold now plus this."""
 
 
 def resolve_limit(limit_s: TimeLimit, default_s: float | None) -> float | None:

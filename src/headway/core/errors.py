@@ -203,7 +203,10 @@ class InterruptNotOpen(ConflictError):
 
 class ApprovalNotOpen(ConflictError):
     def __init__(self, run_id: RunId, *, is_answered: bool, needs_signal: bool = False) -> None:
-        """`needs_signal`: the awaited value has more members than an approval would set."""
+        """Make the error.
+
+        `needs_signal` is True if the awaited value has more members than an approval would set.
+        """
         problem = "it was already answered" if is_answered else "it does not wait for one"
         if needs_signal:
             problem = f"only a signal can set the value; `headway explain {run_id}` shows which"
@@ -264,7 +267,7 @@ class FlowNotFound(Error):
 
 
 class ConfigurationError(Error):
-    """The configuration is invalid. The message names the setting, and what to do."""
+    """The configuration is invalid. The message names the setting and the remedy."""
 
 
 class SchemaMismatch(ConfigurationError):
@@ -282,7 +285,10 @@ class SchemaMismatch(ConfigurationError):
 
 
 class ForeignDatabase(ConfigurationError):
-    """The database seems to be another program's: a table of headway's has other columns."""
+    """The database seems to belong to another program.
+
+    A table with the name of one of headway's tables has other columns.
+    """
 
     def __init__(self, database: str, evidence: str) -> None:
         super().__init__(
@@ -357,7 +363,10 @@ class StoreClosed(InfrastructureError):
 
 
 class RuntimeUnavailable(InfrastructureError):
-    """Redis did not respond, or refused. The request may have been executed; it is repeatable."""
+    """Redis did not respond, or refused the request.
+
+    The request may have been executed. It can be repeated safely.
+    """
 
     def __init__(self, address: str, reason: str) -> None:
         super().__init__(f"Redis at {address} cannot be used: {reason}")

@@ -11,14 +11,14 @@ FALLBACK_LIMIT: Final = 1
 class LaneRow(NamedTuple):
     name: LaneName
     max_concurrent: int
-    """How many of its runs may hold a slot at once. 0 starts no runs."""
+    """How many runs of the lane may hold a slot at once. With 0, no runs start."""
     max_queued: int | None = None
     is_paused: Flag = 0
     revision: int = 0
     is_set_by_hand: Flag = 0
     """1 if a person has set `max_concurrent`, so that a job's proposal is ignored."""
     configured_limit: int | None = None
-    """The last configured limit, or None if it was never configured."""
+    """The last configured limit, or None if the lane was never configured."""
 
     @property
     def capacity(self) -> int:

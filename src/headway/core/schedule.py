@@ -73,7 +73,7 @@ class Schedule:
             raise InvalidInput("missed", f"must be one of: {', '.join(MissedPolicy)}")
         object.__setattr__(self, "missed", MissedPolicy(self.missed))
         object.__setattr__(self, "_zone", _load_zone(self.time_zone))
-        # The number of blanks has no meaning, so it does not make another expression.
+        # The number of blanks has no meaning, so it must not make a different expression.
         object.__setattr__(self, "expression", " ".join(self.expression.split()))
         self._check_expression()
 
@@ -103,7 +103,10 @@ class Schedule:
         return next(self.fire_times(after=after))
 
     def find_due(self, *, after: Instant, now: Instant) -> DueTime | None:
-        """Return the fire time to decide now, if all up to `after` are decided, or None."""
+        """Return the fire time to decide now, or None if none is due.
+
+        All fire times up to `after` are already decided.
+        """
         first_at = self.next_fire_at(after=after)
         if first_at > now:
             return None
@@ -118,9 +121,12 @@ class Schedule:
         return DueTime(self._last_fire_at(after=after, now=now), is_dropped=True)
 
     def _last_fire_at(self, *, after: Instant, now: Instant) -> Instant:
-        """Return the newest fire time up to now, without visiting all. There must be one."""
+        """Return the newest fire time after `after` and up to `now`, which must exist.
+
+        The search does not visit all fire times.
+        """
         back_s = _HOUR_S
-        while True:  # Ends at the latest when the search starts at `after`.
+        while True:  # Ends at the latest once it searches from `after`.
             last_at = None
             for fire_at in self.fire_times(after=max(after, add_seconds(now, seconds=-back_s))):
                 if fire_at > now:

@@ -20,7 +20,7 @@ def mark_secrets(
 ) -> dict[str, Any]:
     """Return `params` with the parameters in `names` marked as secrets.
 
-    A redacted value is replaced by the one in `stored`. Raise InvalidInput if there is none.
+    A redacted value is replaced by the secret in `stored`. Raise InvalidInput if there is none.
     """
     after = dict(params)
     for name in names:

@@ -11,7 +11,10 @@ from headway.core.ids import Instant, Key, RunId
 PART_SUFFIX: Final = ".part"
 PATH_LENGTH_MAX: Final = 255
 NAME_BYTE_COUNT_MAX: Final = 200
-"""File systems allow 255 bytes. The temporary name of an unfinished file is longer."""
+"""The maximum length of a file name, in bytes.
+
+File systems allow 255 bytes. The temporary name of an unfinished file is longer.
+"""
 FOLDER_LENGTH_MAX: Final = 150
 # Characters that some file system refuses or interprets.
 _FORBIDDEN: Final = re.compile(r'[\x00-\x1f\x7f\\<>:"|?*]')
@@ -44,7 +47,10 @@ class StoredFile(NamedTuple):
     run_id: RunId
     """The run that wrote the file last. The file belongs to it."""
     part: str
-    """Its temporary name before it was complete. While that exists, the file must be renamed."""
+    """The temporary name of the file before it was complete.
+
+    While a file with this name exists, it must be renamed.
+    """
     byte_count: int
     at: Instant
 

@@ -13,11 +13,20 @@ COMPACTION_TIMEOUT_S: Final = 120.0
 SSE_PING_INTERVAL_S: Final = 15.0
 
 LEASE_TTL_S_MIN: Final = 0.5
-"""A shorter lease would expire while its renewal waits for a busy database."""
+"""The minimum of `lease_ttl_s`.
+
+A shorter lease would expire while its renewal waits for a busy database.
+"""
 LEASE_TTL_S_MAX: Final = 86_400.0
-"""The runs of a crashed host wait for its lease, so more than a day is probably a typo."""
+"""The maximum of `lease_ttl_s`.
+
+The runs of a crashed host wait for its lease, so more than a day is probably a typo.
+"""
 SSE_PING_INTERVAL_S_MAX: Final = 30.0
-"""Clients such as the page and `headway run watch` close a stream after 45 s of silence."""
+"""The maximum of `sse_ping_interval_s`.
+
+Clients such as the page and `headway run watch` close a stream after 45 s of silence.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

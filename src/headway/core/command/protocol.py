@@ -25,7 +25,10 @@ class RowsNeeded:
     """The rows that a batch of commands concerns. The store locks them in its one lock order."""
 
     run_ids: dict[RunId, bool] = field(default_factory=dict)
-    """Runs to lock. True if a command may end the run, so that its key passes to the next run."""
+    """The runs to lock. The value is True if a command may end the run.
+
+    The end of a run passes its key to the next run.
+    """
     waking_ids: dict[RunId, None] = field(default_factory=dict)
     """Runs that a command may make ready, so that a claim in the same batch may take them."""
     head_keys: dict[Key, None] = field(default_factory=dict)
@@ -36,15 +39,18 @@ class RowsNeeded:
     """Keys whose newest run is needed, ended or not."""
     lanes: dict[LaneName, None] = field(default_factory=dict)
     claims: Counter["ClaimRequest"] = field(default_factory=Counter)
-    """How many runs each kind of claim may take."""
+    """Maps each kind of claim to the number of runs that it may take."""
     instance_ids: dict[InstanceId, None] = field(default_factory=dict)
     idempotency_keys: dict[str, None] = field(default_factory=dict)
     inbox_run_ids: dict[RunId, None] = field(default_factory=dict)
-    """Runs whose unread inbox items are needed, of every kind."""
+    """Runs whose unread inbox items of every kind are needed."""
     inbox_kinds: dict[str, dict[RunId, None]] = field(default_factory=dict)
-    """Runs by the kind of unread inbox items that is needed. Items of other kinds may be large."""
+    """Maps a kind of inbox item to the runs whose unread items of that kind are needed.
+
+    Items of other kinds are not loaded, because they may be large.
+    """
     consumed_after_seqs: dict[RunId, int] = field(default_factory=dict)
-    """Inboxes whose consumed items after this `seq` are needed too."""
+    """Maps each run to a `seq`. Its consumed inbox items after that `seq` are needed too."""
     interrupt_run_ids: dict[RunId, None] = field(default_factory=dict)
     saved_keys: dict[Key, None] = field(default_factory=dict)
     schedules: dict[str, None] = field(default_factory=dict)
@@ -57,8 +63,11 @@ class RowsNeeded:
     output_keys: dict[Key, None] = field(default_factory=dict)
     """Keys to check for existing output files."""
     pruned_ids: dict[RunId, None] = field(default_factory=dict)
-    """Runs that may be pruned. For each, the store also loads its key's head, that key's newest
-    other started run if the key is busy, and whether its parent is active."""
+    """Runs that may be pruned.
+
+    For each run, the store also loads the head of the run's key, the newest other started run of
+    that key if the key is busy, and whether the run's parent is active.
+    """
     task_ids: dict[RunId, None] = field(default_factory=dict)
     """Flow tasks whose whole stored state is read. Only their runs are locked."""
     ended_ids: dict[RunId, None] = field(default_factory=dict)
@@ -66,7 +75,7 @@ class RowsNeeded:
     parent_ids: dict[RunId, None] = field(default_factory=dict)
     """Runs whose number of active children is needed."""
     child_ids: dict[RunId, None] = field(default_factory=dict)
-    """Runs whose parents are needed too if they are flow tasks, and may be made ready."""
+    """Runs that may end. The parent of a flow task is needed too, and may become ready."""
 
     def add_run(self, run_id: RunId, *, may_end: bool = False, may_wake: bool = False) -> None:
         self.run_ids[run_id] = may_end or self.run_ids.get(run_id, False)
@@ -104,7 +113,7 @@ class RevisionMismatch:
 
 
 class Command(Protocol[A_co]):
-    """A write that the store applies. Its answer is an `A_co`."""
+    """A write that the store applies. Its result is an `A_co`."""
 
     @property
     def may_free_capacity(self) -> bool:
@@ -117,7 +126,7 @@ class Command(Protocol[A_co]):
     def document_length(self) -> int:
         """Return the length of the documents that the command writes, in characters.
 
-        The writer limits a batch by their sum, because a count alone does not bound its size.
+        The writer limits their sum in a batch, because the number of commands does not bound it.
         """
         ...
 
@@ -126,9 +135,9 @@ class Command(Protocol[A_co]):
         ...
 
     def decide(self, batch: BatchState) -> A_co:
-        """Change `batch`, and return the answer.
+        """Change `batch`, and return the result of the command.
 
-        A refusal changes nothing. Losing a race is an answer, not an exception.
+        A refusal changes nothing. Losing a race is a result, not an exception.
         """
         ...
 
@@ -137,13 +146,13 @@ class Command(Protocol[A_co]):
 class HolderCommand(Generic[A]):
     """A command of the process that holds a run. It has no effect if its claim is stale.
 
-    Commands that answer a stale claim with the state of the run have their own `decide`.
+    A command that returns the state of the run for a stale claim has its own `decide`.
     """
 
     claim: Claim
 
     stale_answer: ClassVar[Any] = False
-    """The answer if the claim is stale. A command whose answer is not a bool overrides it."""
+    """The result if the claim is stale. A command whose result is not a bool overrides this."""
 
     def need(self, rows: RowsNeeded) -> None:
         rows.add_run(self.claim.run_id)
@@ -158,4 +167,4 @@ class HolderCommand(Generic[A]):
     # Not an ABC, whose metaclass would slow down every `isinstance` with a command.
     @abstractmethod
     def decide_held(self, batch: BatchState, run: Run) -> A:
-        """Decide as `decide` does, for the run of the claim, which is valid."""
+        """Change `batch`, and return the result. `run` is the run of the claim, which is valid."""

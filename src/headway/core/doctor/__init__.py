@@ -1,1 +1,1 @@
-"""The promises as checks of a database's contents: values in, findings out."""
+"""The doctor: checks that the contents of a database keep headway's promises."""

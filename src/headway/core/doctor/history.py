@@ -11,7 +11,10 @@ from headway.core.run.status import RunStatus
 from headway.core.run.transitions import TRANSITIONS
 
 PAYLOAD_PREFIX_LENGTH: Final = 64
-"""The prefix of a payload that contains both statuses. The rest may be long."""
+"""How many characters of a payload are read. They contain both statuses of a change.
+
+The rest of the payload may be long.
+"""
 LEGAL_MOVES: Final = frozenset(
     (source, target) for edges in TRANSITIONS.values() for source, target in edges.items()
 )
@@ -20,7 +23,7 @@ _STATES: Final = re.compile(r'\{"from":(?:null|"(\w+)"),"to":"(\w+)"')
 
 
 class RunSeqRange(NamedTuple):
-    """The `run_seq`s of a run's events."""
+    """The range of the `run_seq`s of a run's events."""
 
     first: int
     last: int
@@ -54,7 +57,10 @@ def start_seq_of(changes: Sequence[StateChange]) -> int | None:
 def check_history(
     run: Run, seqs: RunSeqRange | None, changes: Sequence[StateChange], *, is_unpruned: bool
 ) -> Iterator[Finding]:
-    """Yield the findings on a run's events. `is_unpruned`: its first event was not pruned."""
+    """Yield the findings on a run's events.
+
+    `is_unpruned` is True if the first event of the run was not pruned.
+    """
     if seqs is not None or is_unpruned:
         yield from _check_run_seqs(run, seqs or RunSeqRange(1, 0, 0), is_unpruned=is_unpruned)
     yield from _check_transitions(run, changes, is_unpruned=is_unpruned)

@@ -1,6 +1,6 @@
 """The rules that every run must satisfy by itself; a superset of `Run.check`.
 
-They are reported instead of asserted, because the doctor examines databases that may be damaged.
+Violations are reported, not asserted, because the doctor examines databases that may be damaged.
 """
 
 from collections.abc import Callable, Iterator

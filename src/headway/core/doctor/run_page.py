@@ -30,28 +30,30 @@ class ExaminedRuns:
     runs: Sequence[Run]
     """The runs, in the order in which they were accepted."""
     unknown_values: Mapping[RunId, str]
-    """Runs with a status, mode or recovery that headway does not have, with that value."""
+    """Maps each run with an unknown status, mode or recovery to that value."""
     last_seq: int | None
     """The `seq` of the last run of the page, readable or not. None if there are no more runs."""
     pruned_seq: int
     heads: Mapping[Key, Sequence[KeyHead]]
     first_waiting_seqs: Mapping[Key, int]
-    """The lowest `seq` among the runs that wait behind the head of a key."""
+    """Maps each key to the lowest `seq` among the runs that wait behind its head."""
     predecessor_ids: Mapping[RunId, RunId]
-    """For each run that has started: the previous run of its key that has started."""
+    """Maps each run that has started to the previous run of its key that has started."""
     run_seq_ranges: Mapping[RunId, RunSeqRange]
     changes: Mapping[RunId, Sequence[StateChange]]
     unread_counts: Mapping[RunId, int]
     instances: Sequence[Instance]
     orphan_parent_ids: Mapping[RunId, RunId]
-    """Active children that are not cancelling, with their parents. Each parent has ended or is
-    cancelling, and its row has no children left to end."""
+    """Maps active children that are not cancelling to their parents.
+
+    Each parent has ended or is cancelling, and its row has no children left to end.
+    """
 
 
 def check_instances(
     instances: Sequence[Instance], *, now: Instant, grace_s: float
 ) -> Iterator[Finding]:
-    """If no instance is alive, report those that stopped renewing their lease."""
+    """Yield findings on instances that stopped renewing their lease, if no instance is alive."""
     if any(not instance.is_dead and instance.lease_expires_at > now for instance in instances):
         return
     late = add_seconds(now, seconds=-grace_s)
@@ -68,7 +70,10 @@ def check_instances(
 
 
 def check_page(page: ExaminedRuns, *, now: Instant, grace_s: float) -> Iterator[Finding]:
-    """Yield the findings of a page. `grace_s`: how late the sweep may be without a violation."""
+    """Yield the findings of a page.
+
+    `grace_s` is how late the sweep may be without a violation.
+    """
     for run_id, value in page.unknown_values.items():
         yield violation("I12", f"run {run_id}", f"it has the unknown value {value!r}")
     late = add_seconds(now, seconds=-grace_s)
@@ -104,7 +109,10 @@ def _check_key(page: ExaminedRuns, run: Run) -> Iterator[Finding]:
 
 
 def _check_order(page: ExaminedRuns, run: Run) -> Iterator[Finding]:
-    """Yield findings on the start order of a key. Not by times, because a clock may go back."""
+    """Yield findings on the order in which the runs of a key start.
+
+    The order is that of the `seq`s. Times are not compared, because a clock may go back.
+    """
     heads = page.heads.get(run.key, ())
     unstarted = [head.seq for head in heads if head.started_at is None]
     if run.started_at is not None:

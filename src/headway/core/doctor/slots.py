@@ -25,7 +25,10 @@ SLOT_EVENT_TYPES: Final = frozenset(
     {EventType.STATE_CHANGED, EventType.RESUMED, EventType.LANE_CHANGED, *SLOT_RETURN_TYPES}
 )
 SLOT_PAYLOAD_PREFIX_LENGTH: Final = 256
-"""The prefix of a payload that contains both statuses of a change, or the limit of a lane."""
+"""How many characters of a payload are read.
+
+They contain both statuses of a change, or the limit of a lane.
+"""
 _LIMIT: Final = re.compile(r'"max_concurrent":(\d+)')
 _IS_PAUSED: Final = '"is_paused":true'
 
@@ -49,14 +52,17 @@ class SlotReplay:
     """
 
     def __init__(self, lanes: Iterable[LaneRow], *, is_unpruned: bool) -> None:
-        """Start a replay. `lanes` are the current lanes. `is_unpruned`: no event was pruned."""
+        """Start a replay. `lanes` are the current lanes.
+
+        `is_unpruned` is True if no event was pruned.
+        """
         self._is_unpruned = is_unpruned
         self._current: Mapping[LaneName, LaneRow] = {lane.name: lane for lane in lanes}
         self._capacities: dict[LaneName, int | None] = {}
         self._held: defaultdict[LaneName, set[RunId]] = defaultdict(set)
 
     def reset(self) -> None:
-        """Start again after a gap: events were pruned while they were read."""
+        """Start the counts again after a gap: events were pruned while the stream was read."""
         self._is_unpruned = False
         self._capacities.clear()
         self._held.clear()
@@ -75,7 +81,7 @@ class SlotReplay:
         if event.type == EventType.STATE_CHANGED:
             states = parse_states(event.payload_prefix)
             if states is None:
-                return  # `check_history` reports it.
+                return  # `check_history` reports this event.
             if states[1] in TERMINAL:
                 self._held[event.lane].discard(event.run_id)
             if states[1] != RunStatus.RUNNING:
@@ -92,7 +98,7 @@ class SlotReplay:
             yield violation("I5", subject, sentence)
 
     def _capacity_of(self, lane: LaneName) -> int | None:
-        """Return the current capacity, or None if it is not known."""
+        """Return the capacity of a lane at this point of the replay, or None if it is not known."""
         if lane not in self._capacities:
             current = self._current.get(lane)
             if current is not None and current.revision == 0:

@@ -23,7 +23,7 @@ class ExaminedEvents:
     after_seq: int
     up_to_seq: int
     seqs: Sequence[int] | None
-    """The `seq`s of the events in this range, or None if their count is correct."""
+    """The `seq`s of the events of this page, or None if their number is correct."""
     slot_events: Sequence[SlotEvent] = ()
     """The events of the page that give, return or limit slots, in order."""
 
@@ -49,7 +49,7 @@ def check_extent(extent: StreamExtent) -> Iterator[Finding]:
 
 
 def check_events(page: ExaminedEvents) -> Iterator[Finding]:
-    """Yield one finding per gap, regardless of its size."""
+    """Yield one finding for each gap between the events of a page, however long the gap is."""
     if page.seqs is None:
         return
     last_seq = page.after_seq

@@ -11,7 +11,10 @@ _encode: Final = json.JSONEncoder(ensure_ascii=False, sort_keys=True, separators
 
 
 def canonical_json(flow: Flow) -> Document:
-    """Return text that parses to the same flow. It always contains the error policy."""
+    """Return the canonical JSON of `flow`, which parses to the same flow.
+
+    The text always contains the error policy.
+    """
     settings = {
         name: shape.to_json(getattr(flow, name))
         for name, (shape, _) in FLOW_SETTINGS.items()

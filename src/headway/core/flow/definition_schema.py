@@ -22,7 +22,7 @@ DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 
 def definition_schema() -> JsonSchema:
-    """Return a new schema with each call, which the caller may modify."""
+    """Return the JSON Schema of a definition. The caller may modify the returned object."""
     return {
         "$schema": DIALECT,
         "title": "A flow",
@@ -57,8 +57,8 @@ def _flow_schema() -> JsonSchema:
 def _node_schema() -> JsonSchema:
     """Return the schema of a node.
 
-    Fields without effect on the kind are left unconstrained, because publishing only warns about
-    them.
+    Fields that have no effect for the node's kind are not constrained, because publishing only
+    warns about them.
     """
     conditions: list[dict[str, Any]] = []
     common: dict[str, Any] = {"kind": {"enum": [kind.value for kind in Kind]}}

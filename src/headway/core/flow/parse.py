@@ -28,7 +28,10 @@ EDGE_COUNT_MAX: Final = 10_000
 """The maximum number of edges, including those of subflows."""
 SUBFLOW_DEPTH_MAX: Final = 16
 JSON_DEPTH_MAX: Final = 160
-"""Enough for sixteen subflows with an expression of maximum depth in the innermost."""
+"""The maximum depth of a definition's JSON.
+
+It is enough for sixteen subflows with an expression of maximum depth in the innermost one.
+"""
 
 _SUBFLOW_FIELDS: Final = dict.fromkeys(("start", "nodes", "edges"))
 _FLOW_FIELDS: Final = {**_SUBFLOW_FIELDS, **FLOW_SETTINGS}

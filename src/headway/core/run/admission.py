@@ -17,21 +17,24 @@ class OnConflict(StrEnum):
 
 
 TASK_POLICIES: Final = tuple(policy for policy in OnConflict if policy is not OnConflict.STEER)
-"""The policies of flow tasks. The parameters of a task are not a message for another run."""
+"""The conflict policies that flow tasks may have: all except STEER.
+
+The parameters of a task are not a message for another run.
+"""
 
 
 class Admission(StrEnum):
     ENTER = "enter"
     """Add the run as the head of the key."""
     QUEUE = "queue"
-    """Add the run behind the others of the key."""
+    """Add the run behind the other runs of the key."""
     REFUSE = "refuse"
     SUPERSEDE = "supersede"
     """Cancel all active runs of the key, and add the run behind them."""
     INJECT = "inject"
-    """Add no run: send the parameters as a message to the running one."""
+    """Add no run: send the parameters as a message to the running run of the key."""
     SHARE = "share"
-    """Add no run: return the active one."""
+    """Add no run: return the active run of the key."""
 
 
 def decide_admission(on_conflict: OnConflict, head: Run | None) -> Admission:

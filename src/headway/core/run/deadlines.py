@@ -9,7 +9,7 @@ from headway.core.run.status import RunStatus
 
 
 def apply_changes(run: Run, changes: Mapping[str, Any]) -> tuple[Run, dict[str, Any]]:
-    """Return `run` with `changes` and the matching `due_at`, and the values that really changed.
+    """Return `run` with `changes` and the matching `due_at`, and the values that differ.
 
     A column that keeps its value is not written, so that its indexes are not updated.
     """
@@ -53,7 +53,7 @@ _INDEXES: Final = {name: index for index, name in enumerate(Run._fields)}
 def next_deadline(values: Sequence[Any]) -> Instant | None:
     """Return when the sweep must read a run, or None if the run has no deadline.
 
-    `values` are its fields: a Run, or the values of a Run to be made.
+    `values` are the fields of the run: a Run, or the values of a Run to be made.
     """
     status = values[_STATUS]
     if status is RunStatus.QUEUED:

@@ -7,9 +7,9 @@ from headway.core.ids import Instant, Key, LaneName, RunId
 
 TYPE_PATTERN: Final = r"^[^\s\d.+-]\S*$"
 TYPE_LENGTH_MAX: Final = 64
-"""The maximum length of a type. A type is one word that is not a number."""
+"""The maximum length of an event type. A type is one word that is not a number."""
 JSON_LITERALS: Final = frozenset({"true", "false", "null"})
-"""Names that are not allowed as a type, because a query would parse them as JSON values."""
+"""Words that cannot be event types, because a query would parse them as JSON values."""
 
 
 class EventType(StrEnum):
@@ -48,13 +48,13 @@ class EventType(StrEnum):
 
 class Event(NamedTuple):
     seq: int
-    """1, 2, 3 … over all events, without gaps, in commit order (I13)."""
+    """The number of the event: 1, 2, 3 … over all events, without gaps, in commit order (I13)."""
     run_id: RunId | None
     run_seq: int | None
-    """1, 2, 3 … within the run."""
+    """The number of the event within its run: 1, 2, 3 …"""
     key: Key | None
     lane: LaneName | None
     type: str
     payload: str
-    """JSON: a `Payload` of the type, or any value if a job has emitted the event."""
+    """JSON text: a `Payload` of the type, or any value if a job has emitted the event."""
     at: Instant

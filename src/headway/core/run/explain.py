@@ -1,4 +1,4 @@
-"""Explain why a run does not move: which gate blocks it, what holds it, what would free it."""
+"""Explain why a run does not move: the gate that blocks it, its holders, and the remedy."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -25,23 +25,23 @@ _SWEEP_REMEDY: Final = (
 class Gate(StrEnum):
     ENDED = "ended"
     KEY = "key"
-    """Another run of its key goes first."""
+    """Another run of the same key goes first."""
     LANE_PAUSED = "lane_paused"
     LANE_LIMIT_ZERO = "lane_limit_zero"
     NO_LIVE_INSTANCE = "no_live_instance"
     LANE_FULL = "lane_full"
     NOT_CLAIMED = "not_claimed"
-    """Nothing that is stored in the database blocks it."""
+    """Nothing that is stored in the database blocks the run."""
     RUNNING = "running"
     LEASE_EXPIRED = "lease_expired"
-    """The lease of its instance has expired, and the sweep has not released the run yet."""
+    """The lease of the run's instance has expired, and the sweep has not released the run yet."""
     WAITING = "waiting"
-    """Its job waits for something, and has given the slot back meanwhile."""
+    """The run's job waits for something, and has given the slot back meanwhile."""
     CHILD = "child"
-    """Its job waits without a slot, and the run has active children."""
+    """The run's job waits without a slot, and the run has active children."""
     NOT_DUE = "not_due"
     INBOX = "inbox"
-    """Parked until an item is posted to its inbox."""
+    """The run is parked until an item is posted to its inbox."""
     CANCELLING = "cancelling"
     NO_WORKER = "no_worker"
     """A node of the flow task needs a service that no live worker offers."""
@@ -56,26 +56,29 @@ class Situation:
     run: Run
     lane: LaneRow
     head: Run | None
-    """The head of its key."""
+    """The head of the run's key."""
     ahead_count: int
-    """The runs ahead of it: in the queue of its key if it waits there, else in its lane."""
+    """The number of runs ahead of this run.
+
+    They are in the queue of the key if the run waits there, else in the queue of the lane.
+    """
     slot_holder_ids: Sequence[RunId]
-    """The runs that hold slots of its lane: the first SLOT_HOLDER_COUNT_MAX of `held_count`."""
+    """The first SLOT_HOLDER_COUNT_MAX of the `held_count` runs that hold slots of the lane."""
     held_count: int
     leases: Mapping[InstanceId, Instant]
     """When the lease of each instance expires. Instances declared dead are not included."""
     ready_at: Instant | None
-    """When it became ready. None if it is not ready, or if the event was pruned."""
+    """When the run became ready. None if it is not ready, or if the event was pruned."""
     moved_at: Instant | None
-    """When it last started, waited, parked or was woken. None if the event was pruned."""
+    """When the run last started, waited, parked or was woken. None if the event was pruned."""
     child_ids: Sequence[RunId] = ()
-    """Its active children: the first CHILD_COUNT_MAX of them."""
+    """The first CHILD_COUNT_MAX active children of the run."""
     open_call_ids: Sequence[str] = ()
-    """The call ids of its open questions: the first INTERRUPT_COUNT_MAX of them."""
+    """The call ids of the run's first INTERRUPT_COUNT_MAX open questions."""
     error: str | None = None
     """The error document of a failed run."""
     cancel: str | None = None
-    """The cancel document: who cancelled it, and why."""
+    """The cancel document: who canceled the run, and why."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,7 +92,10 @@ class Explanation:
     since: Instant | None = None
     """Since when the run is at this gate. None if the event was pruned."""
     holder_ids: tuple[RunId | InstanceId, ...] = ()
-    """Runs at the gates `key`, `lane_full` and `child`, else the instance that has its claim."""
+    """The runs that block this run, or the instance that has its claim.
+
+    They are runs at the gates `key`, `lane_full` and `child`.
+    """
     position: int | None = None
     """The position among the runs that wait at the same gate, from 1."""
     until: Instant | None = None
@@ -259,7 +265,10 @@ def _describe_history(run: Run) -> str:
 
 
 def _describe_open_interrupts(situation: Situation) -> str:
-    """Name the open questions of a run that no process executes. People can answer them."""
+    """Return a sentence that names the open questions of a run that no process executes.
+
+    People can answer these questions.
+    """
     run, call_ids = situation.run, situation.open_call_ids
     if run.token != NO_TOKEN or not call_ids:
         return ""

@@ -2,8 +2,8 @@
 
 A key is recent if its newest run that was not refused is among the newest of all keys, and began
 within the last part of the event stream. Both limits follow from numbers that are the same for a
-snapshot and for a page that follows the events: run numbers and the stream's number. A page that
-has followed the stream for a week therefore shows the same rows as a page that was just opened
+snapshot and for a page that follows the events: the `seq` of each run and of the stream. A page
+that has followed the stream for a week therefore shows the same rows as a page that was just opened
 (R1.10). Keys leave in the order of their newest runs, and come back only with another run.
 """
 
@@ -18,15 +18,15 @@ EVENT_COUNT_MAX: Final = 200_000
 This limits the rows that a snapshot reads if a few busy keys have made nearly all runs.
 """
 EVENT_STEP: Final = 20_000
-"""The limit moves in steps, so that pages need not check it with every event."""
+"""The step in which the limit moves, so that pages need not check it with every event."""
 
 
 class RecentKey(NamedTuple):
     key: Key
     seq: int
-    """The `seq` of its newest run that was not refused."""
+    """The `seq` of the key's newest run that was not refused."""
 
 
 def recent_after_seq(seq: int) -> int:
-    """Return the number above which runs are recent when the stream has reached `seq`."""
+    """Return the `seq` above which runs are recent when the stream has reached `seq`."""
     return max(0, seq - seq % EVENT_STEP - EVENT_COUNT_MAX)

@@ -1,7 +1,8 @@
 """The state of a run, as decisions read it.
 
-A NamedTuple, because a batch of a thousand commands makes thousands of them: making one from a row
-takes a third of a microsecond, and a frozen dataclass of this width takes thirteen times as long.
+`Run` is a NamedTuple, because a batch of a thousand commands makes thousands of them. Making one
+from a row takes a third of a microsecond. A frozen dataclass of this width takes thirteen times as
+long.
 """
 
 from collections.abc import Sequence
@@ -15,7 +16,10 @@ from headway.core.run.transitions import TERMINAL
 NO_TOKEN: Final = ""
 DEATH_COUNT_MAX: Final = 3
 STOP_COUNT_MAX: Final = 20
-"""How many executions without progress graceful stops may end before the run is poison."""
+"""The `stop_count` at which a run is poison.
+
+`stop_count` counts the executions without progress that graceful stops have ended.
+"""
 
 
 class RunMode(StrEnum):
@@ -48,7 +52,7 @@ class OnExistingOutput(StrEnum):
     """The treatment of a key's existing output when a run with mode `start` begins."""
 
     ASK = "ask"
-    """Refuse the run until the caller chooses one of the others."""
+    """Refuse the run until the caller chooses one of the other values."""
     REPLACE = "replace"
     """Keep the files; new files with the same name overwrite them."""
     ARCHIVE = "archive"
@@ -58,7 +62,7 @@ class OnExistingOutput(StrEnum):
 
 class Run(NamedTuple):
     seq: int
-    """The `seq` of the event that accepted it. It orders the runs of a key."""
+    """The `seq` of the event that accepted the run. It orders the runs of a key."""
     id: RunId
     key: Key
     lane: LaneName
@@ -73,7 +77,7 @@ class Run(NamedTuple):
     queue_rank: int | None
     ready_seq: int | None
     slot: LaneName | None
-    """The lane while this run holds one of its slots."""
+    """The lane while this run holds one of the lane's slots."""
     instance_id: InstanceId | None
     """The instance with the current claim. None if queued, parked, orphaned or ended."""
     generation: int
@@ -85,7 +89,7 @@ class Run(NamedTuple):
     death_count: int
     """The number of executors lost since the last checkpoint or step."""
     window: int
-    """Its `Window`."""
+    """The `Window` of the run, as a number."""
     unread_count: int
     queued_at: Instant
     started_at: Instant | None
@@ -97,23 +101,23 @@ class Run(NamedTuple):
     wake_at: Instant | None
     cancel_deadline_at: Instant | None
     due_at: Instant | None
-    """The earliest of its deadlines, so that the sweep needs one index for all of them."""
+    """The earliest deadline of the run, so that the sweep needs one index for all deadlines."""
     run_seq: int
     revision: int
     continued_from: RunId | None
     parent_id: RunId | None
     child_of: RunId | None = None
-    """The parent while this run is active. An index on it finds the children to end."""
+    """The parent while this run is active. An index on this column finds the children to end."""
     is_parent: Flag = 0
-    """1 if it has started children, which must end with it."""
+    """1 if the run has started children, which must end with it."""
     children_ending_since: Instant | None = None
-    """Since when its children must end: since this parent ended or began cancelling."""
+    """When this run ended or began cancelling. None unless it has children left to end."""
     on_existing_output: str | None = None
     """An `OnExistingOutput` to apply before the job starts. None if nothing is left to do."""
     delete_files_on_cancel: int | None = None
     """1 if the run's files and its checkpoint are deleted when it is canceled."""
     traceparent: str | None = None
-    """The trace in which it was submitted, as a W3C `traceparent`."""
+    """The trace in which the run was submitted, as a W3C `traceparent`."""
     stop_count: int = 0
     """The number of executions that graceful stops ended since the last progress."""
     updated_at: Instant | None = None
@@ -134,13 +138,13 @@ class Run(NamedTuple):
 
     @property
     def is_parked(self) -> bool:
-        """True if it is running, but no process holds it and it is not in the queue."""
+        """True if the run is running, but no process holds it and it is not in the queue."""
         return (
             self.status is RunStatus.RUNNING and self.token == NO_TOKEN and self.queue_rank is None
         )
 
     def check(self) -> None:
-        """Assert what must be true for every run at any time. A failure is a bug in headway."""
+        """Assert the conditions that every run always meets. A failure is a bug in headway."""
         ended = self.status in TERMINAL
         assert (self.ended_at is not None) == ended, self
         assert not (ended and (self.head_key or self.waiting_key or self.slot or self.token)), self
@@ -164,7 +168,7 @@ _STATUSES: Final = {status.value: status for status in RunStatus}
 
 
 class Claim(NamedTuple):
-    """The proof of an executor that it holds the run. Sent with every write (I2)."""
+    """The proof of an executor that it holds the run. Every write of an executor has one (I2)."""
 
     run_id: RunId
     token: str
@@ -185,4 +189,4 @@ class RunRecord(NamedTuple):
 
 
 RUN_DOCUMENTS: Final = tuple(name for name in RunRecord._fields if name not in ("run", "traceback"))
-"""The fields of a record that are JSON documents. Lists and mirrors have only these."""
+"""The fields of a RunRecord that are JSON documents. Lists and mirrors omit the traceback."""

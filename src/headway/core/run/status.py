@@ -1,4 +1,4 @@
-"""The statuses of a run, and the names under which each audience sees them."""
+"""The statuses of a run, and their names for each audience."""
 
 from collections.abc import Mapping
 from enum import StrEnum

@@ -17,7 +17,7 @@ class Trigger(StrEnum):
     EXPIRE = "expire"
     ABANDON = "abandon"
 
-    __hash__ = str.__hash__  # As in RunStatus.
+    __hash__ = str.__hash__  # Faster, as in RunStatus.
 
 
 TRANSITIONS: Final[Mapping[Trigger, Mapping[RunStatus, RunStatus]]] = {
@@ -27,7 +27,7 @@ TRANSITIONS: Final[Mapping[Trigger, Mapping[RunStatus, RunStatus]]] = {
     },
     Trigger.COMPLETE: {
         RunStatus.RUNNING: RunStatus.SUCCEEDED,
-        RunStatus.CANCELLING: RunStatus.SUCCEEDED,  # It finished before it saw the cancel.
+        RunStatus.CANCELLING: RunStatus.SUCCEEDED,  # The job finished before it got the cancel.
     },
     Trigger.FAIL: {
         RunStatus.RUNNING: RunStatus.FAILED,
@@ -38,7 +38,7 @@ TRANSITIONS: Final[Mapping[Trigger, Mapping[RunStatus, RunStatus]]] = {
         RunStatus.RUNNING: RunStatus.CANCELLING,
     },
     Trigger.CONFIRM_CANCEL: {RunStatus.CANCELLING: RunStatus.CANCELED},
-    # After its deadline, or at once if no process holds the run.
+    # After the deadline of the cancel, or at once if no process holds the run.
     Trigger.FORCE_CANCEL: {RunStatus.CANCELLING: RunStatus.CANCELED},
     Trigger.EXPIRE: {
         RunStatus.QUEUED: RunStatus.TIMED_OUT,

@@ -45,7 +45,7 @@ class Refusal(StrEnum):
 
 def message_refusal(window: int, delivery: Delivery) -> Refusal | None:
     """Return why a run in this window refuses a message, or None if it accepts it."""
-    if window == Window.CLOSED:  # It will not listen again, so storing the message does not help.
+    if window == Window.CLOSED:  # The run never listens again, so do not store the message.
         return Refusal.NOT_STREAMING
     if window == Window.STREAMING or delivery is Delivery.WHEN_LISTENING:
         return None

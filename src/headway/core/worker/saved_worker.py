@@ -19,7 +19,7 @@ class SavedWorker(NamedTuple):
     id: str
     url: str
     services: str
-    """A JSON list of names."""
+    """The names of the worker's services, as a JSON list."""
     load: int
     heartbeat_at: Instant
 
@@ -50,8 +50,9 @@ def choose_worker(
 ) -> LiveWorker | None:
     """Return a live worker that offers the service, or None if there is none.
 
-    It is the one with the least load, or the next by `turn`. `in_flight_counts` are this program's
-    calls to each worker, which the load in its last heartbeat may not include yet.
+    Choose the worker with the least load if `prefers_least_load` is set, else the next by `turn`.
+    `in_flight_counts` are this program's calls to each worker. The load in a worker's last
+    heartbeat may not include these calls yet.
     """
     able = [
         worker

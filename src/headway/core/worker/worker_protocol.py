@@ -5,9 +5,12 @@ from typing import Final
 from headway.core.document import BYTE_COUNT_MAX
 
 CALL_ID_HEADER: Final = "Headway-Call-Id"
-"""Sent with a call and with its cancel. A response that repeats it is known to be for it."""
+"""The header with the id of a call, sent with the call and with its cancel.
+
+A response that repeats the id certainly belongs to this call.
+"""
 GENERATION_HEADER: Final = "Headway-Generation"
-"""The generation of the claim that sends the call or the cancel."""
+"""The header with the generation of the claim that sends the call or the cancel."""
 DRAINING: Final = "draining"
 """The error code of a worker that is shutting down: it has not started the call."""
 CALL_BYTE_COUNT_MAX: Final = 4 * BYTE_COUNT_MAX
@@ -16,4 +19,4 @@ NDJSON_MEDIA_TYPE: Final = "application/x-ndjson"
 """The media type of a response that streams progress, one JSON object per line."""
 PROGRESS_BYTE_COUNT_MAX: Final = 16 << 10
 PROGRESS_LINE_BYTE_COUNT_MAX: Final = PROGRESS_BYTE_COUNT_MAX + 64
-"""The size limit of a line: the progress and the object around it."""
+"""The size limit of a line of progress: the progress and the JSON object around it."""

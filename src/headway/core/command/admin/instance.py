@@ -112,7 +112,7 @@ class DeclareDead:
 
     instance_id: InstanceId
     is_proven: bool = False
-    """True if its process is known to have exited, so that the lease need not expire first."""
+    """True if the instance's process has certainly exited, so its lease need not expire first."""
 
     may_free_capacity: ClassVar[bool] = False
 
@@ -123,7 +123,7 @@ class DeclareDead:
         rows.instance_ids[self.instance_id] = None
 
     def decide(self, batch: BatchState) -> bool:
-        """Return whether the instance is dead now. Its runs are orphans from then on."""
+        """Return whether the instance is now dead. The runs of a dead instance are orphans."""
         instance = batch.instances.get(self.instance_id)
         if instance is None:
             return False
@@ -138,7 +138,7 @@ class DeclareDead:
 
 @dataclass(frozen=True, slots=True)
 class RetireInstance:
-    """Remove the row of an instance that stops normally. Its runs must be released before."""
+    """Remove the row of an instance that stops normally. Release the instance's runs first."""
 
     instance_id: InstanceId
 
@@ -159,7 +159,7 @@ class RetireInstance:
 
 @dataclass(frozen=True, slots=True)
 class ReleaseOrphan:
-    """Take a run from a dead instance, so that it can be claimed again, or end it."""
+    """Take a run from a dead instance: make the run claimable again, or end it."""
 
     run_id: RunId
     instance_id: InstanceId
@@ -174,7 +174,10 @@ class ReleaseOrphan:
         rows.instance_ids[self.instance_id] = None
 
     def decide(self, batch: BatchState) -> Ended | bool:
-        """Return whether the run was taken from the instance, or Ended if that ended the run."""
+        """Return whether the run was taken from the instance, or Ended if the run failed.
+
+        A run that was cancelling is canceled, and the result is True.
+        """
         run = batch.run(self.run_id)
         instance = batch.instances.get(self.instance_id)
         if run is None or run.instance_id != self.instance_id:
@@ -213,15 +216,15 @@ class ReleaseOrphan:
 class HandOver(HolderCommand[Ended | bool]):
     """End an execution because its process stops. Another instance continues the run.
 
-    Unlike Park it resets neither `death_count` nor `stop_count`, because a run that keeps stopping
-    its process would otherwise be executed forever. It adds an execution without progress to
+    Unlike `Park`, `HandOver` resets neither `death_count` nor `stop_count`. Otherwise a run that
+    keeps stopping its process would be executed forever. An execution without progress increments
     `stop_count`, unless the execution only waited.
     """
 
     has_progressed: bool
-    """True if it stored something that a later execution finds, or was never started."""
+    """True if the execution stored something for a later execution, or was never started."""
     has_waited: bool = False
-    """True if it had given its slot back before the stop began.
+    """True if the execution had given its slot back before the stop began.
 
     An execution that waits only afterwards may be the reason for the stop.
     """
@@ -235,7 +238,7 @@ class HandOver(HolderCommand[Ended | bool]):
         rows.add_ending_run(self.claim.run_id, may_wake=True)
 
     def decide_held(self, batch: BatchState, run: Run) -> Ended | bool:
-        """Return whether the claim was given up, or Ended if that ended the run."""
+        """Return whether the claim was given up, or Ended if the run failed."""
         if run.status is not RunStatus.RUNNING:
             return False
         is_waiting = self.has_waited and run.slot is None
@@ -261,7 +264,7 @@ class HandOver(HolderCommand[Ended | bool]):
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """Commit a transaction that writes only the writer's own row, to check that the store can.
+    """Check that the store can commit, by a transaction that writes only the writer's own row.
 
     A transaction that is rolled back is not enough: a full disk refuses only actual writes.
     """
@@ -272,7 +275,7 @@ class Probe:
         return 0
 
     def need(self, rows: RowsNeeded) -> None:
-        """Need nothing: every batch locks the stream's counter."""
+        """Add no rows: every batch locks the stream's counter."""
 
     def decide(self, batch: BatchState) -> None:
         batch.changes.is_probe = True

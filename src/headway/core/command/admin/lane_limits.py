@@ -71,7 +71,10 @@ class SetLane:
 
 @dataclass(frozen=True, slots=True)
 class ProposeLimit:
-    """Propose the limit of a job's own lane, until a person or the configuration sets it."""
+    """Set the limit that a job proposes for its own lane.
+
+    The proposal has no effect once a person or the configuration has set the limit.
+    """
 
     name: LaneName
     max_concurrent: int
@@ -176,7 +179,7 @@ def _change_lane(
 
 @dataclass(frozen=True, slots=True)
 class ClearRuns:
-    """Cancel those of `run_ids` that are queued in `lane`. Runs that have started continue."""
+    """Cancel the runs in `run_ids` that are queued in `lane`. Runs that have started continue."""
 
     run_ids: tuple[RunId, ...]
     lane: LaneName
@@ -187,7 +190,7 @@ class ClearRuns:
     def __post_init__(self) -> None:
         assert len(self.run_ids) <= CLEAR_COUNT_MAX
         for run_id in self.run_ids[:1]:
-            # Refuse invalid arguments here, so that the caller gets the error and not the batch.
+            # Refuse invalid arguments here, so that only the caller fails, not the whole batch.
             self._make_request(run_id)
 
     def document_length(self) -> int:

@@ -12,7 +12,7 @@ from headway.core.run.transitions import TERMINAL
 
 @dataclass(frozen=True, slots=True)
 class PruneRuns:
-    """Remove those of `run_ids` that may be pruned. See `_find_prunable`."""
+    """Remove the runs in `run_ids` that may be pruned, as `_find_prunable` decides."""
 
     run_ids: tuple[RunId, ...]
     ended_before: Instant
@@ -31,7 +31,7 @@ class PruneRuns:
         for run_id in removed:
             run = batch.runs.pop(run_id)
             batch.changes.runs_removed[run_id] = None
-            # A later command of the batch must not continue from it.
+            # A later command of the batch must not continue from a removed run.
             for latest_ids in (batch.latest_run_ids, batch.latest_started_ids):
                 if latest_ids.get(run.key) == run_id:
                     del latest_ids[run.key]
@@ -66,7 +66,7 @@ def _need_runs(rows: RowsNeeded, run_ids: Iterable[RunId]) -> None:
 def _find_prunable(
     batch: BatchState, run_ids: Iterable[RunId], ended_before: Instant
 ) -> list[RunId]:
-    """Return the runs that ended before `ended_before`, except those that are still needed.
+    """Return the runs that ended before `ended_before`, except runs that are still needed.
 
     The newest started run of a busy key stays, because a waiting run may continue from it. Children
     of an active parent stay, because the parent may read them again. A run stays until its children
@@ -107,7 +107,7 @@ class PruneEvents:
         return 0
 
     def need(self, rows: RowsNeeded) -> None:
-        """Need nothing: every batch locks the row of the stream."""
+        """Add no rows: every batch locks the row of the stream."""
 
     def decide(self, batch: BatchState) -> int:
         """Return the last pruned `seq`. If it is less than `up_to_seq`, prune again."""

@@ -12,7 +12,7 @@ from headway.core.ids import Key, RunId
 
 @dataclass(frozen=True, slots=True)
 class Locked:
-    """The row cannot change, because the key has an active run."""
+    """The saved row cannot change, because its key has an active run."""
 
     active_run_id: RunId
 
@@ -48,7 +48,7 @@ class SaveKey:
         revision = 0 if saved is None else saved.revision
         if self.expected_revision is not None and self.expected_revision != revision:
             return RevisionMismatch(revision)
-        # The `seq` of its event, so that a row made after a deletion has a new revision.
+        # The `seq` of the event, so that a row made after a deletion has a new revision.
         saved = SavedKey(self.key, self.job, self.params, batch.seq + 1, batch.now)
         batch.keys[self.key] = batch.changes.keys[self.key] = saved
         _emit_changed(batch, self.key, revision=saved.revision, by=self.by)
@@ -57,7 +57,7 @@ class SaveKey:
 
 @dataclass(frozen=True, slots=True)
 class DeleteKey:
-    """Delete the saved row of a key. The answer is False if there is none."""
+    """Delete the saved row of a key. The result is False if there is none."""
 
     key: Key
     by: str = ""

@@ -49,7 +49,7 @@ class FireDropped:
 class Fired:
     fire_at: Instant
     submit_result: SubmitResult
-    """A refusal is stored as a run with the status `rejected`."""
+    """The result of submitting the run. A refusal is stored as a run with status `rejected`."""
 
 
 FireResult = ScheduleReset | NotDue | FireDropped | Fired
@@ -70,11 +70,11 @@ def reset_schedule(
 
 @dataclass(frozen=True, slots=True)
 class FireSchedule:
-    """Decide the fire times of a schedule that are due, and start its run if there is one."""
+    """Decide the fire times of a schedule that are due, and start a run unless all are dropped."""
 
     schedule: Schedule
     run_id: RunId
-    """The id of the run that is started if the schedule is due."""
+    """The id that the run gets if one is started."""
 
     may_free_capacity: ClassVar[bool] = True
 
@@ -95,7 +95,7 @@ class FireSchedule:
         if (saved.expression, saved.time_zone) != (schedule.expression, schedule.time_zone):
             return self._reset(batch, saved, since=since)
         if saved.is_paused:
-            # Fire times pass undecided. The caller polls at each, because a resume may come.
+            # Fire times pass undecided. The caller polls at each one, in case of a resume.
             return NotDue(schedule.next_fire_at(after=since), batch.now)
         due = schedule.find_due(after=saved.last_fire_at, now=batch.now)
         if due is None:
@@ -130,7 +130,7 @@ class FireSchedule:
 
 @dataclass(frozen=True, slots=True)
 class PauseSchedule:
-    """Pause a schedule, or resume it. Fire times in between do not count as missed."""
+    """Pause a schedule, or resume it. Fire times during the pause do not count as missed."""
 
     schedule: Schedule
     is_paused: bool
@@ -150,7 +150,7 @@ class PauseSchedule:
         rows.schedules[self.schedule.name] = None
 
     def decide(self, batch: BatchState) -> SavedSchedule | RevisionMismatch:
-        """Return the resulting row. A row that is already in this state is not changed."""
+        """Return the resulting row. Do not change a row that is already paused or resumed."""
         name = self.schedule.name
         saved = batch.schedules.get(name)
         revision = 0 if saved is None else saved.revision

@@ -31,12 +31,12 @@ class ParkTask(NamedTuple):
     kind: str
     wake_at: Instant | None
     node: str
-    """The node at which it waits."""
+    """The node at which the task waits."""
 
 
 class EndTask(NamedTuple):
     error: Document | None
-    """None if the task has succeeded."""
+    """The error of a failed task, or None if the task has succeeded."""
     result: Document
 
 
@@ -61,7 +61,7 @@ class AdvanceFlow:
     consumed_seqs: tuple[int, ...] = ()
     """The `seq` of each inbox item that this step has consumed."""
     cancel_child_ids: tuple[RunId, ...] = ()
-    """Children that the task no longer waits for, which are cancelled."""
+    """Children that the task no longer waits for. The step cancels them."""
     next_action: ContinueTask | ParkTask | EndTask
 
     @property
@@ -89,9 +89,11 @@ class AdvanceFlow:
             rows.add_run(self.parent_id, may_wake=True)
 
     def decide(self, batch: BatchState) -> Advanced | Settled | TooLate | Literal[False]:
-        """Return False if the task may not continue or park. Nothing was changed then.
+        """Write the step. Return Advanced, or Settled if the task has ended.
 
-        A success is postponed while the inbox has items that the driver has not consumed.
+        Return False if the task may not continue or park, or TooLate if it may not end. Nothing was
+        changed then. A success is postponed while the inbox has items that the driver has not
+        consumed: the task is parked and due at once, and the result is Advanced.
         """
         run = batch.held_run(self.claim)
         if isinstance(self.next_action, EndTask):
@@ -119,7 +121,7 @@ class AdvanceFlow:
         is_postponed = has_unread and end.error is None and run.status is RunStatus.RUNNING
         run = self._apply_step(batch, run)
         if is_postponed:
-            # A due timer instead of `wake`: a claim in this batch would need the run's params,
+            # Set a due timer instead of calling `wake`: a claim in this batch would need params,
             # which are not loaded.
             run = park(batch, run, batch.now, attempt=run.attempt)
             run = batch.emit(run, Parked())

@@ -1,7 +1,7 @@
 """Read the state of a flow task for its driver, through the same queue as its writes.
 
-The reads of many tasks thus share a few statements, and only the holder of the claim gets an
-answer. A driver has no other command in flight meanwhile, so it reads all of its own writes.
+The reads of many tasks thus share a few statements, and only the holder of the claim gets a result.
+A driver has no other command in flight meanwhile, so it reads all of its own writes.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,7 +22,7 @@ class StoredTask:
 
     flow_run: FlowRun
     shared: Mapping[str, str]
-    """The shared state: values in JSON by key."""
+    """The shared state: maps each key to its value as JSON text."""
     rows: Sequence[NodeRun]
     """The node runs that the current node needs."""
     unread: Sequence[InboxItem]
@@ -31,7 +31,7 @@ class StoredTask:
 
 @dataclass(frozen=True, slots=True)
 class LoadTask(HolderCommand[StoredTask | Literal[False]]):
-    """Read the state of a task. The answer is False if the claim is stale."""
+    """Read the state of a task. The result is False if the claim is stale."""
 
     may_free_capacity: ClassVar[bool] = False
 
@@ -65,7 +65,7 @@ class TaskUpdates:
 class ReadTaskUpdates(HolderCommand[TaskUpdates | Literal[False]]):
     """Read the unread inbox items of a task, and which of its children have ended.
 
-    The answer is False if the claim is stale.
+    The result is False if the claim is stale.
     """
 
     child_ids: tuple[RunId, ...] = ()

@@ -30,7 +30,7 @@ VERSION_MAX: Final = 1_000_000_000
 class FlowSaved:
     flow_id: str
     version: int
-    """0 if the flow has no version yet."""
+    """The version that was added, else the published version. 0 if there is neither."""
     version_id: str
     revision: int
     is_new: bool
@@ -47,12 +47,12 @@ class PublishFlow:
 
     name: str
     flow_id: str
-    """The id of the flow if it is created."""
+    """The id that the flow gets if this command creates it."""
     definition: Document | None = None
     digest: str = ""
     status: VersionStatus = VersionStatus.PUBLISHED
     version: int | None = None
-    """The lowest number of the new version. An existing version never changes."""
+    """The lowest number that the new version may get. An existing version never changes."""
     expected_revision: int | None = None
     by: str = ""
 
@@ -125,7 +125,7 @@ class FlowStart:
     cursor: Document | None = None
     """The position where the task starts, if not at the start of the flow."""
     shared: tuple[tuple[str, str], ...] = ()
-    """The initial shared state, as names and values in JSON."""
+    """The initial shared state: pairs of a name and a value, each as JSON text."""
     rerun_of: RunId | None = None
 
     def document_length(self) -> int:
@@ -188,7 +188,7 @@ class StartFlow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartFlowChild:
-    """Start a task that another task waits for. Its end is posted to that task."""
+    """Start a child task that another task waits for. The child's end is posted to that task."""
 
     child: StartChild
     start: FlowStart

@@ -78,7 +78,7 @@ class RecordHeartbeat:
 
 @dataclass(frozen=True, slots=True)
 class PruneWorkers:
-    """Remove those of `ids` whose last heartbeat is older than `heartbeat_before`."""
+    """Remove the workers in `ids` whose last heartbeat is older than `heartbeat_before`."""
 
     ids: tuple[str, ...]
     heartbeat_before: Instant

@@ -39,7 +39,10 @@ class SharedStateUsage:
     byte_count: int
     """The size in bytes, including the new signal."""
     seq: int
-    """The last `seq` at that instant. Later signals are counted when this one is posted."""
+    """The last `seq` of the stream when the size was read.
+
+    Signals with a later `seq` are counted when the new signal is posted.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +55,10 @@ class PostSignal:
     usage: SharedStateUsage
     by: str = ""
     asked_generation: int | None = None
-    """The generation that asks for an approval. Only the first answer to it is accepted."""
+    """The generation that asked for an approval, or None if the signal is no approval.
+
+    Only the first answer to an approval is accepted.
+    """
 
     may_free_capacity: ClassVar[bool] = True
 

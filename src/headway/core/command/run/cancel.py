@@ -28,7 +28,7 @@ class CancelResult(StrEnum):
     """The job has until `cancel_deadline_at` to unwind."""
     ALREADY_REQUESTED = "already_requested"
     TOO_LATE = "too_late"
-    """The run has ended, or its message loop has, and it is about to end by itself."""
+    """The run has ended, or is about to end by itself because its message loop has ended."""
     NOT_FOUND = "not_found"
 
 
@@ -46,7 +46,7 @@ class RequestCancel:
 
     def __post_init__(self) -> None:
         check_seconds(self.grace_s, field="grace_s")
-        # Refuse an invalid intent here, so that the caller gets the error and not the batch.
+        # Refuse an invalid intent here, so that only the caller fails, not the whole batch.
         self.encode_intent()
 
     def encode_intent(self) -> Json[CancelIntent]:
@@ -68,7 +68,7 @@ class RequestCancel:
 
 
 def request_cancel(batch: BatchState, request: RequestCancel) -> CancelResult:
-    """Cancel a run without notifying its parent, for callers that are the parent."""
+    """Cancel a run without notifying its parent. For a parent that cancels its own child."""
     run = batch.run(request.run_id)
     if run is None:
         return CancelResult.NOT_FOUND
@@ -112,10 +112,10 @@ class StoppedRun(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StopKey:
-    """Cancel every run of a key: first those that wait behind its head, then the head.
+    """Cancel every active run of a key: first the runs behind its head, then the head.
 
-    It is one decision, so that the end of one run cannot start the next. A flow task that waits for
-    one of them as its child notices the end by its own poll.
+    All runs are canceled in one decision, so that the end of one run cannot start the next. A flow
+    task that waits for one of these runs as its child detects the end by polling.
     """
 
     key: Key
@@ -139,7 +139,7 @@ class StopKey:
         rows.whole_keys[self.key] = None
 
     def decide(self, batch: BatchState) -> tuple[StoppedRun, ...]:
-        """Return the outcome for each active run, the head last. Empty if there is none."""
+        """Return the outcome for each active run, the head last, or () if no run is active."""
         return tuple(
             StoppedRun(run.id, self._make_request(run.id).decide(batch))
             for run in reversed(list(batch.active_runs(self.key)))

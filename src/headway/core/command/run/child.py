@@ -17,7 +17,7 @@ from headway.core.run.run import Claim, FilesOnCancel, Run
 from headway.core.run.status import RunStatus
 
 CHILD_DEPTH_MAX: Final = 16
-"""How many generations of children a run without a parent may have."""
+"""How many levels of descendants a run without a parent may have."""
 ACTIVE_CHILD_COUNT_MAX: Final = 1_000
 PARENT_ENDED: Final = "parent_ended"
 """The reason of a cancel that follows from the end of the parent."""
@@ -26,8 +26,8 @@ PARENT_ENDED: Final = "parent_ended"
 def make_child_id(parent_id: RunId, step: str, attempt: int) -> RunId:
     """Return the id of the child that the parent's `attempt` starts at `step`.
 
-    It has the same prefix as the parent's id, so that related runs are adjacent in the index. It
-    has the form of a UUID if the parent's id has.
+    The id has the same prefix as the parent's id, so that related runs are adjacent in the index.
+    It has the form of a UUID if the parent's id has that form.
     """
     digest = hashlib.sha256(f"{parent_id}\0{attempt}\0{step}".encode()).hexdigest()
     return RunId(f"{parent_id[:14]}8{digest[:3]}-b{digest[3:6]}-{digest[6:18]}")
@@ -74,7 +74,7 @@ class StartChild:
     """The current attempt of the parent."""
     step: str
     submission: Submit
-    """Its `run_id` is `make_child_id` of the parent, `step` and `attempt`."""
+    """The submission of the child. `run_id` is `make_child_id` of parent, `step` and `attempt`."""
     active_count_max: int = ACTIVE_CHILD_COUNT_MAX
 
     may_free_capacity: ClassVar[bool] = True
@@ -94,11 +94,12 @@ class StartChild:
         self.submission.need(rows)
 
     def decide(self, batch: BatchState) -> StartChildResult:
-        """Start the child. A refusal is not recorded, because the parent's job handles it."""
+        """Start or find the child. A refusal is not recorded: the parent's job handles it."""
         parent = batch.held_run(self.claim)
         if parent is None or parent.status is not RunStatus.RUNNING:
             return ParentNotRunning()
-        assert self.submission.key != parent.key  # They would wait for each other forever.
+        # With the same key, parent and child would wait for each other forever.
+        assert self.submission.key != parent.key
         child = self._find_earlier(batch)
         if child is not None:
             is_same = child.parent_id == parent.id and child.job == self.submission.job
@@ -111,7 +112,10 @@ class StartChild:
         return answer
 
     def _find_earlier(self, batch: BatchState) -> Run | None:
-        """Return the child of this attempt, or the newest of an earlier one if it did not fail."""
+        """Return the child that this attempt or an earlier one has started at this step, or None.
+
+        Of earlier attempts, only the newest child counts, if it is active or has succeeded.
+        """
         for attempt in range(self.attempt, 0, -1):
             run = batch.run(make_child_id(self.claim.run_id, self.step, attempt))
             if run is not None:
@@ -163,8 +167,8 @@ class CancelChild:
 class ConfirmChildrenEnded:
     """Record that all children of an ended or cancelling run have ended or are cancelling.
 
-    Apply only after a query that found no other child. The query must have started when the run was
-    already known to be ended or cancelling: no more children can be started from then on.
+    Apply only after a query that found no other children. The query must have started after the run
+    ended or began cancelling: no more children can be started from then on.
     """
 
     run_id: RunId

@@ -17,7 +17,7 @@ CLAIM_COUNT_MAX: Final = 1_000
 
 
 class ClaimedRun(NamedTuple):
-    """A run that the claiming instance executes, or resumes if it already holds it."""
+    """A claimed run, which the instance executes, or resumes if it already holds the run."""
 
     run_id: RunId
     key: Key
@@ -31,12 +31,12 @@ class ClaimedRun(NamedTuple):
     checkpoint: str | None
     run_deadline_at: Instant | None
     is_resumed: bool
-    """The executor already held the run, waited without a slot, and has one again."""
+    """True if the executor already held the run, waited without a slot, and has one again."""
     on_existing_output: str | None = None
     """An `OnExistingOutput` to apply to the key's earlier output before the job starts."""
     traceparent: str | None = None
     unread_count: int = 0
-    """The number of unread items in its inbox."""
+    """The number of unread items in the run's inbox."""
     started_at: Instant | None = None
     """When the run was claimed for the first time."""
 
@@ -48,7 +48,7 @@ class InstanceLost:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClaimRuns:
-    """Claim up to `count` ready runs of each of these lanes, in the order of its queue."""
+    """Claim up to `count` ready runs from each of `lanes`, in the order of the lane's queue."""
 
     lanes: tuple[LaneName, ...]
     instance_id: InstanceId

@@ -18,7 +18,7 @@ from headway.core.run.transitions import Trigger
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """The run was ended by this command, with this error."""
+    """The result of a command that has ended a run with `error`."""
 
     run_id: RunId
     key: Key
@@ -37,7 +37,7 @@ def end_with_error(
 ) -> Ended | None:
     """End the run and notify its parent. Return None if its status does not allow `trigger`.
 
-    `error` is a JSON document. `clock` is the time limit that it has exceeded.
+    `error` is a JSON document. `clock` is the time limit that the run has exceeded, if any.
     """
     details: StateDetails = {"error": Document(error)}
     if clock is not None:
@@ -50,7 +50,7 @@ def end_with_error(
 def notify_parent(batch: BatchState, run_id: RunId) -> None:
     """Post the end of a run to the flow task that started it, however the run ended.
 
-    No effect if the run has not ended. If the post is lost, the task notices by its own poll.
+    Do nothing if the run has not ended. If the post is lost, the task detects the end by polling.
     """
     run = batch.run(run_id)
     if run is None or run.is_active or run.parent_id is None:
@@ -75,7 +75,7 @@ class Expire:
         rows.add_ending_run(self.run_id)
 
     def decide(self, batch: BatchState) -> Ended | bool:
-        """Return False if the run is not overdue. Its claim is stale after it has ended."""
+        """Return Ended, or False if the run is not overdue. The claim of an ended run is stale."""
         run = batch.run(self.run_id)
         if run is None or not is_overdue(run, batch.now):
             return False

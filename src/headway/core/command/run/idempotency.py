@@ -9,7 +9,7 @@ from headway.core.ids import RunId
 
 @dataclass(frozen=True, slots=True)
 class Repeated:
-    """The idempotency key was used before, by the same request. `run_id` is its run."""
+    """The idempotency key was used before, by the same request. `run_id` is that request's run."""
 
     run_id: RunId
 
@@ -34,7 +34,10 @@ def make_fingerprint(*arguments: object) -> str:
 def find_earlier(
     batch: BatchState, idempotency_key: str, fingerprint: str
 ) -> Repeated | IdempotencyMismatch | None:
-    """Return the run of the earlier request with this key. Return None if the key is new."""
+    """Return None if the key is new, Repeated if the earlier request was the same.
+
+    Return IdempotencyMismatch if the earlier request has another fingerprint.
+    """
     earlier = batch.idempotency_records.get(idempotency_key)
     if earlier is None:
         return None

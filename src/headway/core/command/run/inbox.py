@@ -62,7 +62,7 @@ class UnknownRun:
 
 @dataclass(frozen=True, slots=True)
 class NotActive:
-    """The run has ended or is cancelling. For a signal: or there is no such task."""
+    """The run has ended or is cancelling, or a signal names a task that does not exist."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +98,7 @@ def post(
     carried_from: RunId | None = None,
 ) -> Posted | InboxFull:
     """Put an item into the inbox of an active run, and wake the run if it is parked."""
-    # Answers have no limit: each needs an open question, and its job reads nothing else meanwhile.
+    # Answers have no limit: each needs an open question, whose job reads nothing else meanwhile.
     if kind != ANSWER and run.unread_count >= UNREAD_COUNT_MAX:
         return InboxFull(UNREAD_COUNT_MAX)
     if run.unread_count == 0:  # Its inbox is empty: no query is needed.
@@ -119,7 +119,7 @@ def take_unread(
 ) -> list[InboxItem]:
     """Take up to `count_max` unread messages of a replaced run, and record where they go.
 
-    The caller posts them to the run `to_run_id`. The replaced run reports the others when it ends.
+    The caller posts them to the run `to_run_id`. The replaced run reports the rest when it ends.
     """
     items = batch.unread_messages(run)[:count_max]
     if items:
@@ -173,7 +173,7 @@ class PostToInbox:
         if self.idempotency_key is None:
             return self._post(batch)
         arguments = [self.kind, self.run_id, self.call_id, self.payload]
-        if self.delivery is not Delivery.NOW:  # Stored fingerprints lack this field.
+        if self.delivery is not Delivery.NOW:  # Older fingerprints lack this field.
             arguments.append(self.delivery.value)
         fingerprint = make_fingerprint(*arguments)
         earlier = find_earlier(batch, self.idempotency_key, fingerprint)
@@ -220,16 +220,16 @@ class PostToInbox:
 
 @dataclass(frozen=True, slots=True)
 class ConsumeInbox(HolderCommand[tuple[InboxItem, ...] | None]):
-    """Take all unread items of one kind, in order. The answer is None if the claim is stale."""
+    """Take all unread items of one kind, in order. The result is None if the claim is stale."""
 
     kind: str = MESSAGE
     replay_after_seq: int | None = None
-    """Return also the items after this `seq` that this claim has consumed.
+    """Also return the items after this `seq` that this claim has already consumed.
 
-    For a caller that lost the answer to an earlier `ConsumeInbox`.
+    Set by a caller that lost the result of an earlier `ConsumeInbox`.
     """
     open_window: bool = False
-    """Make the run listen, unless the execution has opened or closed a window itself."""
+    """True to make the run listen, unless the execution has opened or closed a window itself."""
 
     may_free_capacity: ClassVar[bool] = False
     stale_answer: ClassVar[None] = None

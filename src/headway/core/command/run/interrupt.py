@@ -37,7 +37,7 @@ class NoOpenInterrupt:
     is_answered: bool
     """True if another answer was accepted before."""
     open_call_ids: tuple[str, ...]
-    """The questions that are open now."""
+    """The `call_id`s of the questions that are open now."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class AnswerMismatch:
 
 
 def is_open(interrupt: Interrupt, run: Run) -> bool:
-    """Return whether people may answer, even while no process executes the run."""
+    """Return whether people may answer the question, even while no process executes the run."""
     is_asked = interrupt.generation != WITHDRAWN_GENERATION and interrupt.answer is None
     return is_asked and run.status is RunStatus.RUNNING
 
@@ -57,7 +57,7 @@ def is_open(interrupt: Interrupt, run: Run) -> bool:
 def answer_interrupt(
     batch: BatchState, run: Run, *, call_id: str, answer: Document, by: str
 ) -> NoOpenInterrupt | AnswerMismatch | None:
-    """Store the first answer to an open question. Return the refusal, or None if it is stored."""
+    """Store the first answer to an open question. Return None if stored, else the refusal."""
     interrupts = batch.interrupts[run.id]
     interrupt = interrupts.get(call_id)
     if interrupt is None or not is_open(interrupt, run):
@@ -82,12 +82,15 @@ class InterruptOpened:
     An answer with a lower `seq` belongs to another question under the same `call_id`.
     """
     timeout_s: float
-    """How long to wait for an answer: the time left since the question was opened."""
+    """How long to wait for an answer: the rest of the timeout, which began with the question."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReadInterrupts(HolderCommand[tuple[Interrupt, ...]]):
-    """Read the questions that earlier executions of the run left, in the order of asking."""
+    """Read the questions of the run that are not closed, in the order of asking.
+
+    An execution reads the questions that earlier executions left.
+    """
 
     may_free_capacity: ClassVar[bool] = False
     stale_answer: ClassVar[tuple[Interrupt, ...]] = ()
@@ -105,7 +108,7 @@ class ReadInterrupts(HolderCommand[tuple[Interrupt, ...]]):
 
 @dataclass(frozen=True, slots=True)
 class OpenInterrupt(HolderCommand[InterruptOpened | None]):
-    """Ask a question; asking it again has no effect. The answer is None if the claim is stale.
+    """Ask a question. Asking it again has no effect. The result is None if the claim is stale.
 
     Another question under the same `call_id` replaces the first: people answer the question that
     they see, and the job receives answers to the question that it asks.
@@ -118,7 +121,7 @@ class OpenInterrupt(HolderCommand[InterruptOpened | None]):
     timeout_s: float = PERMISSION_TIMEOUT_S
     """How long the job waits, unless the run's time limit is earlier. Shown to people."""
     default: Document | None = None
-    """The answer with which the job continues if there is none in time. Shown to people."""
+    """The answer with which the job continues if no person answers in time. Shown to people."""
 
     may_free_capacity: ClassVar[bool] = False
     stale_answer: ClassVar[None] = None
@@ -170,7 +173,7 @@ class OpenInterrupt(HolderCommand[InterruptOpened | None]):
         return (other.question, other.answer_schema) == (self.question, self.schema)
 
     def _take_over(self, batch: BatchState, run: Run, stored: Interrupt) -> InterruptOpened:
-        if stored.generation == WITHDRAWN_GENERATION:  # It could not be answered in the meantime.
+        if stored.generation == WITHDRAWN_GENERATION:  # People could not answer it meanwhile.
             stored = stored._replace(asked_at=batch.now)
         if stored.generation != run.generation:
             answer_deadline_at = self._answer_deadline_at(
@@ -189,7 +192,7 @@ class OpenInterrupt(HolderCommand[InterruptOpened | None]):
 
     def _answer_deadline_at(self, run: Run, *, asked_at: Instant, now: Instant) -> Instant:
         answer_deadline_at = add_seconds(asked_at, seconds=self.timeout_s)
-        if run.run_deadline_at is not None:  # The wait counts towards its time limit.
+        if run.run_deadline_at is not None:  # The wait counts towards the run's limit.
             answer_deadline_at = min(answer_deadline_at, max(run.run_deadline_at, now))
         return answer_deadline_at
 
@@ -199,7 +202,7 @@ class OpenInterrupt(HolderCommand[InterruptOpened | None]):
         batch.emit(run, InterruptAsked(self.call_id, self.question, self.schema, timeout_s))
 
     def _take_answered(self, batch: BatchState, run: Run) -> Interrupt | None:
-        """Remove and return the same question under another `call_id` if its answer is unread."""
+        """Remove and return the same question under another `call_id`, if its answer is unread."""
         for other in batch.interrupts[run.id].values():
             is_earlier = other.generation != run.generation and other.answer is not None
             if is_earlier and self.is_same_as(other):
@@ -208,9 +211,10 @@ class OpenInterrupt(HolderCommand[InterruptOpened | None]):
         return None
 
     def _withdraw_others(self, batch: BatchState, run: Run) -> Run:
-        """Withdraw the questions of earlier executions: this one asks a different question.
+        """Withdraw the unanswered questions of earlier executions, and return the run.
 
-        Answered questions stay until a job asks them again.
+        This execution asks a different question. Answered questions stay until a job asks them
+        again.
         """
         others = batch.interrupts[run.id].values()
         earlier = [other for other in others if other.generation != run.generation]
@@ -221,7 +225,7 @@ class OpenInterrupt(HolderCommand[InterruptOpened | None]):
 class CloseInterrupt(HolderCommand[Document | None]):
     """Close a question. The job continues with the stored answer, or with `fallback_answer`.
 
-    The answer is None if the question is already closed or the claim is stale.
+    The result is None if the question is already closed or the claim is stale.
     """
 
     call_id: str
@@ -252,7 +256,7 @@ class CloseInterrupt(HolderCommand[Document | None]):
 
 
 def withdraw_interrupts(batch: BatchState, run: Run) -> Run:
-    """Withdraw all unanswered questions of the run."""
+    """Withdraw all unanswered questions of the run, and return the changed run."""
     return _withdraw(batch, run, list(batch.interrupts[run.id].values()))
 
 

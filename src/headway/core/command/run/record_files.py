@@ -1,4 +1,4 @@
-"""The file records: which run made which file. Only the holder of its claim adds one."""
+"""The file records: which run made which file. Only the holder of a claim adds one."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -27,8 +27,8 @@ class FileResult(StrEnum):
 class FinishFile(HolderCommand[FileResult]):
     """Record a file that is complete under its temporary name `part` as a file of the run.
 
-    The caller renames it only afterwards, so a file that a stale claim has written never gets its
-    final name. If a crash comes between the two, the next execution renames the file.
+    The caller renames the file only afterwards, so a file that a stale claim has written never gets
+    its final name. After a crash between record and rename, the next execution renames the file.
     """
 
     key: Key
@@ -70,7 +70,7 @@ class FinishFile(HolderCommand[FileResult]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemoveFileRecords:
-    """Remove the records of deleted files, except those that another run has made since."""
+    """Remove the records of deleted files, except files that another run has made since."""
 
     key: Key
     data_id: str
@@ -104,7 +104,10 @@ class RemoveFileRecords:
 
 @dataclass(frozen=True, slots=True)
 class ConfirmOutputPrepared(HolderCommand[bool]):
-    """Record that the key's earlier output is archived or deleted, for all executions."""
+    """Record that the key's earlier output is archived or deleted.
+
+    Later executions of the run do not archive or delete it again.
+    """
 
     may_free_capacity: ClassVar[bool] = False
 

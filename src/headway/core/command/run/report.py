@@ -23,7 +23,10 @@ RESERVED_TYPES: Final = frozenset({*EventType, "resync", "server_closing"})
 
 @dataclass(frozen=True, slots=True)
 class SaveProgress(HolderCommand[bool]):
-    """Replace the run's progress. Consecutive ones in a batch become one event: the last."""
+    """Replace the run's progress.
+
+    Consecutive changes in a batch become one event, with the last progress.
+    """
 
     progress: Document
 
@@ -72,7 +75,7 @@ class JobEvent:
 
     def __post_init__(self) -> None:
         check_name(self.type, field="type", length_max=TYPE_LENGTH_MAX)
-        if self.type == EventType.STATE_CHANGED:  # Written only by a transition of the run.
+        if self.type == EventType.STATE_CHANGED:  # Only a transition writes it.
             raise InvalidInput("type", f"{self.type!r} is reserved for headway")
 
     def encode(self) -> str:
@@ -126,7 +129,7 @@ class SetWindow(HolderCommand[bool]):
         return 0
 
     def decide_held(self, batch: BatchState, run: Run) -> bool:
-        """Return False if the run is cancelling, except for `Window.NONE`."""
+        """Return False if the run is cancelling and `window` is not `Window.NONE`."""
         if self.window and run.status is not RunStatus.RUNNING:
             return False
         batch.update(run, window=int(self.window))

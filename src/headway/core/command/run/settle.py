@@ -20,7 +20,7 @@ class Settled:
 
 @dataclass(frozen=True, slots=True)
 class TooLate:
-    """The claim is stale, or the run's status does not allow this. Nothing was changed."""
+    """The claim is stale, or the run's status does not allow the command. Nothing was changed."""
 
     status: RunStatus | None
     """The current status of the run, or None if there is no such run."""
@@ -58,7 +58,7 @@ class Complete:
         return len(self.result)
 
     def need(self, rows: RowsNeeded) -> None:
-        # Without the parent: only flow tasks are notified, and their children are flow tasks.
+        # Parents are not needed: only flow tasks are notified, and their children are flow tasks.
         rows.add_run(self.claim.run_id, may_end=True)
 
     def decide(self, batch: BatchState) -> Settled | TooLate:
@@ -73,7 +73,7 @@ class Fail:
     error: Document
     """A JSON object with at least `code` and `message`."""
     traceback: str | None = None
-    """The text for readers of the run. Events do not contain it."""
+    """The traceback for readers of the run. Events do not contain it."""
 
     may_free_capacity: ClassVar[bool] = True
 

@@ -30,7 +30,7 @@ class Accepted:
     run_id: RunId
     seq: int
     run: Run | None = field(default=None, compare=False, repr=False)
-    """The run at the end of the batch: a claim in the same batch may have started it."""
+    """The run as it is at the end of the batch. A claim in the same batch may have started it."""
 
     def finalize(self, batch: BatchState) -> None:
         self.run = batch.run(self.run_id)
@@ -107,13 +107,13 @@ class Submit:
     timeout_s: float | None = None
     recovery: Recovery = Recovery.RESUME
     on_existing_output: OnExistingOutput = OnExistingOutput.REPLACE
-    """Ignored for a run that continues: it keeps the existing output."""
+    """Ignored for a run with mode `continue`, which keeps the existing output."""
     parent_id: RunId | None = None
     is_unattended: bool = False
-    """No caller waits for the answer (a schedule): record a refusal as a `rejected` run."""
+    """True for a schedule, where no caller waits: record a refusal as a `rejected` run."""
     by: str = ""
     fingerprint: str = ""
-    """The digest of the request if it has an idempotency key. Repetitions have the same.
+    """The digest of the request if it has an idempotency key. A repetition has the same.
 
     See `make_fingerprint`.
     """
@@ -126,7 +126,7 @@ class Submit:
         trim_names(self, "key", "lane", "job")
         if self.idempotency_key is not None:
             trim_names(self, "idempotency_key")
-            assert self.fingerprint  # Without it all requests would be the same.
+            assert self.fingerprint  # Without one, all requests would be equal.
         check_text(self.run_id, field="run_id", length_max=RUN_ID_LENGTH_MAX)
         check_text(self.by, field="by")
         check_limit(self.queue_timeout_s, field="queue_timeout_s")
@@ -218,7 +218,7 @@ class Submit:
         return LaneQueueFull(self.lane, queue.lane.max_queued)
 
     def _replace(self, batch: BatchState) -> Accepted:
-        """Cancel the active runs of the key, and queue after them with their unread messages."""
+        """Cancel the key's active runs, and add this run behind them with their unread messages."""
         carried: list[InboxItem] = []
         if self.job != FLOW_JOB:  # A flow task reads no messages: the replaced runs report them.
             for run in batch.active_runs(self.key):
@@ -238,7 +238,7 @@ class Submit:
         return accepted
 
     def _cancel_others(self, batch: BatchState) -> None:
-        # In reverse, so that no waiting run becomes the head before it is canceled itself.
+        # In reverse order, so that no waiting run becomes the head before it is canceled.
         for run in reversed(list(batch.active_runs(self.key))):
             if run.status is not RunStatus.CANCELLING:
                 request = RequestCancel(run_id=run.id, reason="replaced", by=self.by)

@@ -1,4 +1,4 @@
-"""Waiting: a run releases its slot, stays the head of its key, and resumes before new ones."""
+"""Waiting: a run releases its slot, stays the head of its key, and resumes before new runs."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -70,7 +70,10 @@ class RequestSlot(HolderCommand[SlotResult]):
 
 @dataclass(frozen=True, slots=True)
 class Park(HolderCommand[bool]):
-    """Give up the claim until the run is woken: it has no slot, no claim and no memory."""
+    """Give up the claim until the run is woken.
+
+    A parked run has no claim, holds no slot, and uses no memory.
+    """
 
     wake_at: Instant | None = None
 
@@ -87,7 +90,7 @@ class Park(HolderCommand[bool]):
             return False
         run = park(batch, run, self.wake_at, attempt=run.attempt)
         run = batch.emit(run, Parked())
-        # An item that was posted before it parked would otherwise never wake it.
+        # Otherwise an item that was posted before the run parked would never wake it.
         if run.unread_count or (self.wake_at is not None and self.wake_at <= batch.now):
             wake(batch, run)
         return True
@@ -97,13 +100,13 @@ class Park(HolderCommand[bool]):
 class Retry(HolderCommand[bool]):
     """Record that this attempt has failed, and park the run until the next one.
 
-    Its unanswered questions are withdrawn, because the next attempt may never ask them.
+    The run's unanswered questions are withdrawn, because the next attempt may never ask them.
     """
 
     error: Document
     delay_s: float
     traceback: str | None = None
-    """The text for readers of the run. Events do not contain it."""
+    """The traceback for readers of the run. Events do not contain it."""
 
     may_free_capacity: ClassVar[bool] = True
 
@@ -143,8 +146,8 @@ def park(
     stop_count: int = 0,
     documents: dict[str, str] | None = None,
 ) -> Run:
-    """Take the run from its executor. The caller writes the event."""
-    # A parked run's time does not count: the rest is stored and granted at the next claim.
+    """Take the run from its executor, and return the parked run. The caller emits the event."""
+    # The time in which a run is parked does not count: store the time left for the next claim.
     left_us = None if run.run_deadline_at is None else max(0, run.run_deadline_at - batch.now)
     return batch.update(
         run,
@@ -195,7 +198,7 @@ class WakeParked:
 
     run_id: RunId
     generation: int
-    """The generation that parked it. A later claim may wait for something else."""
+    """The generation that parked the run. A later claim may wait for something else."""
 
     may_free_capacity: ClassVar[bool] = True
 

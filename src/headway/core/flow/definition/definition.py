@@ -12,12 +12,18 @@ from headway.core.flow.definition.predicates import Predicate
 END: Final = ""
 """The target of an edge that ends the flow."""
 DEFAULT: Final = "default"
-"""The action of a node that names none, and the fallback edge for actions without an edge."""
+"""The action of a node that names no action. Its edge is also the fallback edge.
+
+The fallback edge is followed for an action without an edge.
+"""
 ERROR: Final = "error"
 """The action of a failed node, unless `on_error` names another."""
 ANY_ERROR: Final = "*"
 RESERVED_KEY: Final = "_rt"
-"""The key under which readers of the shared state find the run state. No node may write it."""
+"""The key of the shared state under which readers find the state of the current node.
+
+No node may write this key.
+"""
 WORKER_WAIT_MS: Final = 300_000
 """How long a call waits for a worker before it fails, unless the flow sets another time."""
 KEY_LENGTH_MAX: Final = 520
@@ -49,7 +55,7 @@ class Kind(StrEnum):
 
 
 CALLING_KINDS: Final = frozenset({Kind.EXECUTOR, Kind.LOCAL, Kind.FLOW_REF})
-"""The kinds that make one call. They differ in the callee."""
+"""The kinds that make one call: to a worker, to a function, or to another flow."""
 BRANCHING_KINDS: Final = frozenset({Kind.PARALLEL, Kind.FOREACH})
 """The kinds that make a call in each of their branches."""
 WAITING_KINDS: Final = frozenset({Kind.TIMER, Kind.WAIT_EVENT, Kind.APPROVAL})
@@ -62,9 +68,12 @@ class ErrorPolicy(StrEnum):
     """The policy for a node that has failed after its retries and has no edge for its action."""
 
     FOLLOW_DEFAULT = "follow_default"
-    """Its `error` edge, else its `default` edge, else the task fails."""
+    """Follow the node's `error` edge, else its `default` edge, else fail the task."""
     FAIL = "fail"
-    """Its `error` edge, else the task fails. The task first waits for a missing worker."""
+    """Follow the node's `error` edge, else fail the task.
+
+    The task first waits for a missing worker.
+    """
 
 
 class ParallelMode(StrEnum):
@@ -125,7 +134,7 @@ class Node:
     version: int = 0
     """The version of `flow`.
 
-    0 is the newest version that is published when the child run starts.
+    0 means the newest version that is published when the child run starts.
     """
     params: Mapping[str, Any] = field(default_factory=dict)
     prep: Prep = Prep()
@@ -162,7 +171,7 @@ class Flow:
     start: str
     nodes: Mapping[str, Node]
     edges: tuple[Edge, ...]
-    """Sorted, because their order in the definition has no meaning."""
+    """The edges of the flow, sorted, because their order in the definition has no meaning."""
     error_policy: ErrorPolicy = ErrorPolicy.FOLLOW_DEFAULT
     """A subflow has the policy of the definition that contains it."""
     worker_wait_ms: int = WORKER_WAIT_MS

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 DIAGNOSTIC_COUNT_MAX: Final = 1_000
-"""How many errors, warnings and unknown fields are stored of each.
+"""The maximum number of errors, of warnings, and of unknown fields that are stored.
 
 The rest are only counted.
 """

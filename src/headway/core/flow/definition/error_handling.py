@@ -91,7 +91,7 @@ def _check_input_names(
 
 
 def _warn_of_swallowed(node: Node, node_path: str, diagnostics: Diagnostics) -> None:
-    """Warn if a failure would follow the edge of a success."""
+    """Warn if the task would follow the edge of a success after a failure of the node."""
     target = _target_after_failure(node)
     if target is None:
         return
@@ -106,12 +106,15 @@ def _warn_of_swallowed(node: Node, node_path: str, diagnostics: Diagnostics) -> 
 
 
 def _target_after_failure(node: Node) -> str | None:
-    """Return the target of a failure without its own edge, or None if it fails the task."""
+    """Return the target that a task reaches after a failure of a node, by an edge of a success.
+
+    Return None if the failure has its own edge or fails the task.
+    """
     edges = node.edges
     if ANY_ERROR in node.on_error and node.on_error[ANY_ERROR] in edges:
         return None
     if node.kind in BRANCHING_KINDS and node.failure_strategy is FailureStrategy.FAIL_FAST:
-        # The task follows the node's ordinary action, so an `error` edge has no effect.
+        # The task follows the node's ordinary action, so its `error` edge has no effect.
         ordinary = node.post.action_static or node.default_action or DEFAULT
         target = edges.get(ordinary, edges.get(DEFAULT))
         is_ended = target == END and ordinary not in edges
@@ -124,7 +127,7 @@ def _target_after_failure(node: Node) -> str | None:
 
 
 def _warn_of_dead_actions(node: Node, node_path: str, diagnostics: Diagnostics) -> None:
-    """Warn about actions after an error that have no edge."""
+    """Warn about actions in `on_error` for which the node has no edge."""
     for error, action in node.on_error.items():
         if action not in node.edges:
             outcome = "follows the `error` edge" if ERROR in node.edges else "fails the task"

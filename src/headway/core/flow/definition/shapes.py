@@ -17,9 +17,9 @@ from headway.core.flow.definition.predicates import OPERATORS, parse_predicate
 
 JsonSchema = dict[str, Any]
 UNSUPPORTED_FIELDS: Final = frozenset({"exec_type", "func", "script"})
-"""Fields of later dialects. A definition without them would be a different flow."""
+"""Fields of later dialects. They are refused: ignoring them would change the flow."""
 UNSUPPORTED_SUFFIX: Final = "_execs"
-"""The suffix of `parallel_execs`, `foreach_execs` and `subflow_execs`."""
+"""The suffix of the unsupported `parallel_execs`, `foreach_execs` and `subflow_execs`."""
 EXEC_TYPE: Final = "http"
 """The only supported value of `exec_type`. It has no effect."""
 
@@ -63,10 +63,10 @@ def iter_members(
 
 
 def _report_unknown(name: str, value: Any, path: str, diagnostics: Diagnostics) -> None:
-    """Refuse a field of another dialect that would change the meaning; warn about others.
+    """Refuse a field that would change the meaning of the flow. Warn about other fields.
 
-    An empty value has no effect: some clients always write these fields, as null or an empty list
-    (R5.15).
+    A field of another dialect with an empty value is accepted: some clients always write these
+    fields, as null or an empty list (R5.15).
     """
     lowered = name.lower()
     if lowered not in UNSUPPORTED_FIELDS and not lowered.endswith(UNSUPPORTED_SUFFIX):
@@ -86,7 +86,7 @@ def _report_unknown(name: str, value: Any, path: str, diagnostics: Diagnostics) 
 @dataclass(frozen=True, slots=True)
 class Text:
     is_shared_key: bool = False
-    """Set for a key of the shared state that the node writes."""
+    """True if the text is a key of the shared state that the node writes."""
 
     def parse(self, value: Any, path: str, diagnostics: Diagnostics) -> str:
         if not isinstance(value, str):
@@ -242,7 +242,7 @@ class MapOf:
 
     item: Shape
     has_shared_keys: bool = False
-    """Set if the names are keys of the shared state that the node writes."""
+    """True if the names are keys of the shared state that the node writes."""
 
     def parse(self, value: Any, path: str, diagnostics: Diagnostics) -> dict[str, Any]:
         if not isinstance(value, dict):

@@ -58,7 +58,7 @@ class CallHandler(NodeHandler):
         error: str,
         worker: WorkerRef | None,
     ) -> None:
-        """Record a branch that is decided, and continue."""
+        """Record the final outcome of a branch, and continue the node."""
         raise NotImplementedError
 
     def enter(self, context: StepContext, frame: Frame) -> None:
@@ -76,8 +76,9 @@ class CallHandler(NodeHandler):
         raise NotImplementedError
 
     def handle_wake(self, context: StepContext, frame: Frame) -> None:
-        """Make the calls that are due, and abandon those past their deadline."""
-        alarms = frame.alarms  # Replaced when the node ends, which stops the loop.
+        """Make the calls that are due, and abandon calls that are past their deadline."""
+        # The end of the node replaces `frame.alarms`, which stops the loop.
+        alarms = frame.alarms
         while alarms and alarms[0][0] <= context.now and frame.alarms is alarms:
             at, index = heappop(alarms)
             branch = frame.open_branches.get(index)
@@ -132,7 +133,7 @@ class CallHandler(NodeHandler):
             self._end_wait(context, frame, frame.service_of(branch))
         is_last = failure.is_final or failure.is_last_worker or is_unavailable or frame.is_stopped
         if worker is None and branch.error:
-            # The error of the last worker is more useful than that no worker is left.
+            # The last worker's error is more useful than the error that no worker is left.
             error, worker = branch.error, branch.worker
         elif worker is not None and not is_last and _may_try_another_worker(node, branch):
             branch.excluded = (*branch.excluded, worker.id)
@@ -149,7 +150,7 @@ class CallHandler(NodeHandler):
     def handle_unavailable(
         self, context: StepContext, frame: Frame, call: CalleeUnavailable
     ) -> bool:
-        """Postpone the call, each time for about as long as it has waited so far.
+        """Postpone a call that found no callee, for about as long as it has waited so far.
 
         The time limit of the try keeps running. Return False if no branch waits for the call.
         """
@@ -182,7 +183,7 @@ class CallHandler(NodeHandler):
     def _end_wait(self, context: StepContext, frame: Frame, service: str) -> None:
         """Give the next wait for the service its full time, because it has a worker.
 
-        If other calls still wait for it, their wait begins again now.
+        If other calls still wait for the service, their wait begins again now.
         """
         if service not in frame.missing_since:
             return
@@ -342,7 +343,7 @@ class SingleCallHandler(CallHandler):
     """The handler of a node whose result is the result of its one call."""
 
     def __init__(self, callee_field: str) -> None:
-        """`callee_field` is the field of the node that names its callee."""
+        """Make the handler. `callee_field` is the field of the node that names its callee."""
         self._callee_field = callee_field
 
     def check(self, node: Node, path: str, diagnostics: Diagnostics) -> None:
@@ -372,7 +373,10 @@ def _may_try_another_worker(node: Node, branch: Branch) -> bool:
 
 
 def retry_pause_us(waited_us: int) -> int:
-    """Return the pause of a call without a callee: the time it has waited, within limits."""
+    """Return the pause before a call without a callee is tried again.
+
+    The pause is the time that the call has waited so far, within limits.
+    """
     return min(max(waited_us, RETRY_PAUSE_US_MIN), RETRY_PAUSE_US_MAX)
 
 

@@ -24,11 +24,11 @@ class CallService(NamedTuple):
     excluded: tuple[str, ...]
     """Ids of the workers that have failed within this try."""
     prefers_least_load: bool
-    """Choose the worker with the least load first."""
+    """True to choose the worker with the least load first."""
     deadline_at: Instant | None
-    """When the engine abandons the call by itself. The driver passes it on."""
+    """When the engine abandons the call by itself. The driver passes this deadline on."""
     may_try_another_worker: bool = True
-    """True if another worker is called within this try if the chosen one fails."""
+    """True if another worker is called within this try when the chosen worker fails."""
 
 
 class CallFunction(NamedTuple):
@@ -57,7 +57,7 @@ class CancelCall(NamedTuple):
 
     call_id: str
     is_child: bool = False
-    """Set for a child run, which continues in any process until it is cancelled."""
+    """True for a child run, which continues in any process until it is canceled."""
 
 
 Effect = CallService | CallFunction | CallFlow | CancelCall

@@ -30,11 +30,11 @@ class Failed(NamedTuple):
     call_id: str
     error: str
     worker: WorkerRef | None = None
-    """None if no worker was called, for example because none is alive."""
+    """The worker that failed. None if no worker was called, for example because none is alive."""
     is_final: bool = False
-    """Set if a retry cannot succeed."""
+    """True if a retry cannot succeed."""
     is_last_worker: bool = False
-    """Set if no other live worker offers the service."""
+    """True if no other live worker offers the service."""
 
 
 class CalleeUnavailable(NamedTuple):
@@ -51,7 +51,7 @@ class CalleeUnavailable(NamedTuple):
 
 
 class ServiceOffered(NamedTuple):
-    """A live worker offers a service for which calls wait: make them now."""
+    """A live worker offers a service for which calls wait. The calls are made now."""
 
     service: str
 

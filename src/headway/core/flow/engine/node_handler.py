@@ -9,17 +9,21 @@ from headway.core.flow.engine.state import Frame
 from headway.core.flow.engine.step_context import StepContext
 
 DELAY_MS_MAX: Final = 10 * 366 * 24 * 3_600 * 1_000
-"""Ten years."""
+"""The maximum delay: ten years, in milliseconds."""
 
 
 class NodeHandler:
-    """The behaviour of nodes of one kind. The frame is always the innermost one."""
+    """The behaviour of nodes of one kind.
+
+    `frame` is the innermost frame. Only `handle_wake` is also called for the outer frames of a
+    subflow.
+    """
 
     state_prefix: str = ""
-    """The prefix of the kind's run state in `_rt`. Empty if it has none."""
+    """The prefix of the names in `_rt` for nodes of this kind. Empty if `_rt` shows none."""
 
     def check(self, node: Node, path: str, diagnostics: Diagnostics) -> None:
-        """Report what the kind requires and the node lacks."""
+        """Report each requirement of the kind that the node does not meet."""
 
     def enter(self, context: StepContext, frame: Frame) -> None:
         """Begin a new attempt of the node."""
@@ -29,7 +33,11 @@ class NodeHandler:
         """React to a change of the time or of the shared state."""
 
     def run_state(self, frame: Frame) -> Mapping[str, Any]:
-        """Return what `_rt` shows of an entered node. Needed if `state_prefix` is set."""
+        """Return the state of an entered node that readers find in `_rt`.
+
+        A kind with a `state_prefix` must define this method, except `subflow`: `visible_shared`
+        builds its state.
+        """
         raise NotImplementedError
 
 

@@ -24,11 +24,11 @@ CHILD_ENDED: Final = "child"
 FLOW_PREFIX: Final = "flow-"
 VERSION_PREFIX: Final = "ver-"
 TASK_PREFIX: Final = "task-"
-"""The prefix that the root paths put before the id of a task's run."""
+"""The prefix of a task id in the API's root paths. The id of the task's run follows it."""
 
 
 def to_run_id(task_id: str) -> RunId:
-    """Return the id of a task's run, given either that id or the form of the root paths."""
+    """Return the id of a task's run. `task_id` is that id with or without `TASK_PREFIX`."""
     return RunId(task_id.removeprefix(TASK_PREFIX))
 
 
@@ -133,7 +133,7 @@ class LoadedTasks:
 
     flow_runs: dict[RunId, FlowRun] = field(default_factory=dict)
     shared: dict[RunId, dict[str, str]] = field(default_factory=dict)
-    """Maps each key to its value as JSON text."""
+    """Maps each task to its shared state: keys and their values as JSON text."""
     rows: dict[RunId, list[NodeRun]] = field(default_factory=dict)
     """The node runs that the current node of each task needs."""
     ended_children: dict[RunId, EndedChild] = field(default_factory=dict)
@@ -176,7 +176,7 @@ def _encode_path(path: tuple[str, ...]) -> str:
 
 
 def _encode_prep(prep: Mapping[str, Any]) -> str:
-    if len(prep) == 1 and "input_key" in prep:  # Most nodes have nothing else.
+    if len(prep) == 1 and "input_key" in prep:  # Most nodes have only this member.
         return _encode_input_key(prep["input_key"])
     return _encode(prep) if prep else "{}"
 

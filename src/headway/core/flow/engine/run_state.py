@@ -1,4 +1,4 @@
-"""The state of an active run as readers see it: `_rt` in the shared state, and its retries."""
+"""The state of an active run for readers: `_rt` in the shared state, and the run's retries."""
 
 from typing import Any
 
@@ -8,7 +8,10 @@ from headway.core.flow.engine.state import FlowState
 
 
 def visible_shared(state: FlowState) -> dict[str, Any]:
-    """Return the run's shared state, with the run state of its node in `_rt` until it ends."""
+    """Return the run's shared state for readers.
+
+    Until the run ends, the member `_rt` has the state of the current node, if its kind has one.
+    """
     shown: dict[str, Any] = {}
     inner_key = ""
     for frame in reversed(state.frames):
@@ -24,7 +27,7 @@ def visible_shared(state: FlowState) -> dict[str, Any]:
 
 
 def retry_state(state: FlowState) -> dict[str, Any]:
-    """Return the try number of the node, and the calls that are past their first attempt."""
+    """Return the try number of the current node, and its calls after their first attempt."""
     if state.is_over:
         return {}
     frame = state.frames[-1]

@@ -29,11 +29,11 @@ class NodeRun(NamedTuple):
     """A finished try of a node or of one of its branches."""
 
     seq: int
-    """1, 2, 3 … within the run, in the order in which they ended."""
+    """The number of the node run within its run: 1, 2, 3 … in the order in which they ended."""
     node_key: str
-    """The node of the run's own flow, also for a try within a subflow."""
+    """The node of the run's own flow, even if the try was within a subflow."""
     path: tuple[str, ...]
-    """The keys from that node inwards to the node that was tried."""
+    """The keys of the nodes from `node_key` inwards to the node that was tried."""
     branch: int | None
     attempt: int
     """The number of the try of the node or branch, from 1."""
@@ -123,14 +123,15 @@ class Frame:
     has_tried_another_worker: bool = False
     """True if a branch may already call its second worker or a later one."""
     missing_since: dict[str, Instant] = field(default_factory=dict)
-    """When a call first found no worker for a service. Cleared when there is one.
+    """Maps a service to the instant when a call first found no worker for it.
 
-    All branches and tries of the node share it, so that one limit applies to all their waits.
+    The entry is removed when there is a worker. All branches and tries of the node share the entry,
+    so that one limit applies to all their waits.
     """
 
     @property
     def is_stopped(self) -> bool:
-        """True if a branch has failed and no more are to be started."""
+        """True if a branch has failed and no more branches are to be started."""
         return bool(self.errors) and self.node.failure_strategy is FailureStrategy.FAIL_FAST
 
     @property
@@ -154,7 +155,7 @@ class Frame:
         return self.input if self.items is None else self.items[branch.index]
 
     def move_to(self, node: Node) -> None:
-        """Place the frame before `node` and reset everything about the previous one."""
+        """Place the frame before `node`, and reset everything about the previous node."""
         self.node = node
         self.is_entered = False
         self.entered_row_count = 0
@@ -185,7 +186,7 @@ class FlowState:
     failed_path: tuple[str, ...] = ()
     """The path of the node whose failure ended the run, outermost first. It is not stored."""
     frozen_input: tuple[Any] | None = None
-    """The original input of the run's node, if a signal has changed its source since."""
+    """The original input of the run's node, if a signal has since changed the input's source."""
 
     @property
     def is_over(self) -> bool:
@@ -198,12 +199,15 @@ class FlowState:
 
 @dataclass(slots=True)
 class StepResult:
-    """The changes of a step and the effects it requests. All of it is stored in one commit."""
+    """The changes of a step and the effects it requests. They are stored in one commit."""
 
     rows: list[NodeRun] = field(default_factory=list)
     effects: list[Effect] = field(default_factory=list)
     shared_keys: set[str] = field(default_factory=set)
-    """The keys of the run's own shared state that were set, or removed if absent now."""
+    """The keys of the run's own shared state that the step has set or removed.
+
+    A key that is now absent from the shared state was removed.
+    """
     is_inner_changed: bool = False
     """True if the shared states of subflows must be stored again."""
     is_frozen_changed: bool = False

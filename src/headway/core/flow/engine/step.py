@@ -73,7 +73,7 @@ def step(state: FlowState, flow_input: FlowInput, now: Instant) -> StepResult:
 
 
 def next_wake_at(state: FlowState) -> Instant | None:
-    """Return when the run must be woken, in the past if at once, or None if never."""
+    """Return when the run must be woken, or None if never. A past instant means at once."""
     if state.is_over:
         return None
     frame = state.frames[-1]
@@ -131,7 +131,10 @@ def _apply_input(context: StepContext, flow_input: FlowInput) -> bool:
 
 
 def _is_part_of_success(state: FlowState, flow_input: FlowInput) -> bool:
-    """Return whether the input may change a success: a signal, or an abort if it does not fit."""
+    """Return whether the input may change a run that has succeeded.
+
+    A signal may. An abort may too, because the value of the signal may not fit.
+    """
     return state.status is RunStatus.SUCCEEDED and isinstance(flow_input, Signalled | Aborted)
 
 

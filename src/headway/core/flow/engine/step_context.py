@@ -329,7 +329,7 @@ def reads_shared(node: Node, key: str) -> bool:
 
 
 def _describe_prep(frame: Frame, path: tuple[str, ...], branch: Branch | None) -> dict[str, Any]:
-    """Describe where the input came from, and for which branch or inner node it was."""
+    """Describe the source of the node's input, and the branch or inner node that it was for."""
     described: dict[str, Any] = {}
     prep = frame.node.prep
     if prep.input_map is not None:

@@ -1,7 +1,7 @@
 """Convert a state to the parts in which it is stored, and restore it from them.
 
-The cursor is small for every flow: of ten thousand branches it contains only how many were
-launched. The node runs show which of them are done, and with what result.
+The cursor is small for every flow: for ten thousand branches it contains only how many were
+launched. The node runs show which branches are done, and with what result.
 """
 
 from collections.abc import Iterable, Mapping
@@ -70,7 +70,7 @@ def load_state(
 ) -> FlowState:
     """Restore the state as it was stored. Calls that were in flight are repeated on wake-up.
 
-    `rows` are those from `first_row_needed` on, in order.
+    `rows` are the node runs from `first_row_needed` on, in order.
     """
     cursor = stored.cursor
     frozen = stored.frozen_input
@@ -133,7 +133,7 @@ def _has_branch_details(frame: Frame) -> bool:
 
 
 def _encode_branch(frame: Frame, branch: Branch) -> dict[str, Any]:
-    """Encode the details of a branch that the node runs do not contain. Usually empty."""
+    """Encode the details of a branch that the node runs do not contain. Usually there are none."""
     document: dict[str, Any] = {}
     if frame.node.flow and frame.node.timeout_ms:
         # A child run continues while its parent is not executing, and so does its time limit.
@@ -181,7 +181,7 @@ def _decode_frame(
 def _restore_branches(
     frame: Frame, handler: CallHandler, rows: Iterable[NodeRun], documents: Mapping[str, Any]
 ) -> None:
-    """Restore which branches are done, have failed, or are to be called (again)."""
+    """Restore which branches are done, which have failed, and which must be called (again)."""
     failed_rows: dict[int, NodeRun] = {}
     for row in rows:
         if row.branch is None:

@@ -12,7 +12,8 @@ from headway.core.ids import Instant
 class SubflowHandler(NodeHandler):
     """Starts the subflow and enforces its timeout.
 
-    `StepContext` ends it, as it ends any flow. `run_state.py` builds its run state.
+    `StepContext` ends the subflow, as it ends any flow. `run_state.py` builds the run state of the
+    subflow.
     """
 
     state_prefix = "sf"
