@@ -4,7 +4,7 @@
 data-id                     the id of this directory, wherever it is mounted
 keys/<key>/photos/1.jpg     finished files
 parts/<run>/2-1-1.jpg.part  unfinished files; this is the first file of the run's second claim
-archives/<key>/….zip        output that was packed before a Start
+archives/<key>/….zip        output of earlier runs, packed before the job of a new run
 runs/<run>.json             the mirror
 ```
 

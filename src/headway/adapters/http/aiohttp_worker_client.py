@@ -32,11 +32,11 @@ CHUNK_BYTE_COUNT_MAX: Final = 1 << 20
 """A larger body is sent in chunks, so that it does not block the event loop."""
 LINE_COUNT_MAX_PER_S: Final = 1_000
 LINES_BYTE_COUNT_MAX_PER_S: Final = 1 << 20
-"""The call fails if a worker reports more progress than this."""
+"""A call fails if its worker sends more lines or bytes of progress per second."""
 REUSABLE_HOST_COUNT_MAX: Final = 10_000
 
 _made_connections: Final[ContextVar[list[bool]]] = ContextVar("made_connections")
-"""The list of the current call, which gets an item for each connection made for the call."""
+"""A list for the current call, with an item for each connection made for that call."""
 
 
 class HttpWorkerClient:
@@ -170,7 +170,7 @@ async def _read_body(response: aiohttp.ClientResponse) -> bytes:
 async def _read_final_line(
     response: aiohttp.ClientResponse, on_line: Callable[[bytes], bool]
 ) -> bytes:
-    """Return the line with the answer, or nothing if the response ends without one."""
+    """Return the line with the answer, or empty bytes if the response ends without one."""
     async for line in _iterate_lines(response):
         if not on_line(line):
             return line

@@ -21,7 +21,7 @@ class AddressNotAllowed(OSError):
 
 
 class AllowedAddresses(AbstractResolver):
-    """Resolves names, so that the client connects to exactly the addresses that were checked."""
+    """Resolves host names to allowed addresses only, to which the client then connects."""
 
     def __init__(self, networks: Sequence[str] = ()) -> None:
         self._networks = [_parse_network(network) for network in networks]
@@ -44,7 +44,7 @@ class AllowedAddresses(AbstractResolver):
             raise AddressNotAllowed(_not_allowed_message(address))
 
     def make_socket(self, address_info: AddrInfoType) -> socket.socket:
-        """Return a socket for this address. Raise AddressNotAllowed if it is not allowed.
+        """Return a socket for `address_info`. Raise AddressNotAllowed if it is not allowed.
 
         The client makes every connection through this check.
         """

@@ -28,7 +28,7 @@ def encode_notice(writer_id: str, events: Sequence[Event]) -> str | None:
 
 
 def parse_notice(text: str) -> Notice | None:
-    """Return the notice in `text`, or None if it is not a notice of headway's.
+    """Return the notice in `text`, or None if `text` is not a notice from headway.
 
     Every program that may use the database may also write to the channel.
     """

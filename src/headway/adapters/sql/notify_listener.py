@@ -54,7 +54,7 @@ class NotifyListener:
         writer_id: str,
         on_events: Callable[[Sequence[Event]], None],
     ) -> None:
-        """Call `on_events` with the events of every writer except `writer_id`."""
+        """Pass the events of every writer except `writer_id` to `on_events`."""
         self._connector = connector
         self._writer_id = writer_id
         self._on_events = on_events

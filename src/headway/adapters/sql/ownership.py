@@ -2,15 +2,17 @@
 
 Migrations create tables with IF NOT EXISTS, because MariaDB commits each of their statements by
 itself, and it must be possible to continue an interrupted upgrade. They would silently adopt
-another program's table of the same name. The columns distinguish the two:
+another program's table of the same name. So the tables count as headway's only if their columns
+fit the recorded revision:
 
-- The recorded revision is this program's newest: every table exists, with at least its columns.
-- It is older, or none is recorded (an interrupted first upgrade): each table with a name of
-  headway's has all columns with which revision 0001 creates it, and none that headway does not
-  have. Migrations only add and rename, so this holds, with each table and column under its old or
-  its new name, for every older schema and for every one that is half upgraded.
-- It is unknown: it is a newer headway's if the table `stream` exists with its columns. Otherwise it
-  is another program's, because `alembic_version` is Alembic's default name of the version table.
+- If the revision is this program's newest, every table must exist, with at least its columns.
+- If the revision is older, or none is recorded (an interrupted first upgrade), each table with one
+  of headway's names must have all columns with which revision 0001 creates it, and no column that
+  headway does not have. Tables and columns may have their old or their new names. Migrations only
+  add and rename, so every older schema and every half-upgraded schema meets this condition.
+- If the revision is unknown, the table `stream` must exist with its columns. The schema is then a
+  newer headway's. Otherwise it is another program's, because `alembic_version` is Alembic's default
+  name of the version table.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -59,13 +61,13 @@ _COLUMNS: Final = {
 }
 
 Columns = Mapping[str, Sequence[str]]
-"""The columns of each table, by its name, in their order."""
+"""The column names of each table, in their order, by table name."""
 
 
 def read_columns(connection: sa.Connection) -> Columns:
     """Return the columns of all tables with headway's names, old or new.
 
-    Another program may have created them.
+    Another program may have created some of these tables.
     """
     dialect = "mysql" if connection.dialect.name == "mariadb" else connection.dialect.name
     query = sa.text(_COLUMNS[dialect]).bindparams(sa.bindparam("names", expanding=True))

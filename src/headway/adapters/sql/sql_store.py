@@ -41,7 +41,10 @@ class SqlStore:
         *,
         notify_listener: "NotifyListener | None" = None,
     ) -> None:
-        """`notify_listener` receives other processes' events, if the database can send notices."""
+        """Create the store. `notify_listener` receives the events of other processes.
+
+        `notify_listener` is None if the database cannot send notices.
+        """
         self._database = database
         self._listeners = listeners
         self._notify_listener = notify_listener
@@ -114,7 +117,7 @@ class SqlStore:
 
 
 class Listeners:
-    """The event callbacks of this process, each for its own events, others' events or all."""
+    """The event listeners of this process. Each receives own events, others' events or all."""
 
     def __init__(self) -> None:
         self._listeners: dict[object, tuple[EventOrigin, Callable[[Sequence[Event]], None]]] = {}

@@ -70,14 +70,14 @@ class Query:
 
     select: sa.Select[Any] | sa.CompoundSelect[Any]
     orders_locks: bool = False
-    """The ORDER BY only sets the lock order. SQLite has no row locks and leaves it out."""
+    """True if the ORDER BY only sets the order of row locks. It is left out on SQLite."""
     mysql_select: sa.Select[Any] | None = None
     """An equivalent SELECT that MariaDB and MySQL can answer from an index."""
 
 
 @dataclass(frozen=True, slots=True)
 class Insert:
-    """Insert one row per tuple of values, in the order of `columns`."""
+    """An INSERT of one row per tuple of values, which are in the order of `columns`."""
 
     table: sa.Table
     columns: tuple[str, ...]
@@ -85,10 +85,10 @@ class Insert:
 
 @dataclass(frozen=True, slots=True)
 class Update:
-    """Set the columns `sets` of each row whose `guards` columns are equal to the given values.
+    """An UPDATE of the columns `sets` of each row whose `guards` columns have given values.
 
-    A tuple of values has those of `sets` first, then those of `guards`. Guard columns are never
-    NULL. The number of matched rows proves that no row has changed since the decision.
+    A tuple of values has the values of `sets` first, then the values of `guards`. Guard columns are
+    never NULL. The number of matched rows proves that no row has changed since the decision.
     """
 
     table: sa.Table
@@ -135,7 +135,7 @@ def compile_query(query: Query, dialect: Dialect) -> CompiledQuery:
     if query.orders_locks and dialect.name == "sqlite":
         select = select.order_by(None)
     compiled = select.compile(dialect=dialect)
-    # Such as the OFFSET 0 of a LIMIT on SQLite.
+    # Values that SQLAlchemy adds, such as the OFFSET 0 of a LIMIT on SQLite.
     constants = {name: value for name, value in compiled.params.items() if value is not None}
     return CompiledQuery(str(compiled), tuple(compiled.positiontup or compiled.params), constants)
 

@@ -258,8 +258,8 @@ flow_versions: Final = _table(
     sa.Column("created_at", sa.BigInteger, nullable=False),
 )
 
-# The data of a flow task that its run does not have. `standing` is its stored state, NULL until its
-# first step is stored.
+# One row per flow task, with the data that its row in `runs` does not have. `standing` is the
+# stored state of the task. It is NULL until the first step is stored.
 flow_runs: Final = _table(
     "flow_runs",
     sa.Column("run_id", _string_type(36), primary_key=True),

@@ -36,7 +36,7 @@ log = event_log(__name__)
 
 
 class FileLifeLock:
-    """A `LifeLock` of files in `folder` that begin with `prefix`.
+    """A `LifeLock` of files in `folder` whose names begin with `prefix`.
 
     Without a folder, no process is ever proven to have ended.
     """
@@ -48,7 +48,7 @@ class FileLifeLock:
         self._descriptor: int | None = None
 
     def close_after_fork(self) -> None:
-        """Close the file in a forked child, because lock and file belong to the parent."""
+        """Close the lock file in a forked child, because lock and file belong to the parent."""
         descriptor, self._descriptor, self._name = self._descriptor, None, None
         if descriptor is not None:
             os.close(descriptor)

@@ -32,9 +32,10 @@ def call_on_hangup(action: Callable[[], None]) -> Iterator[None]:
 
 
 async def wait_for_stop_signal() -> signal.Signals:
-    """Wait for SIGINT (Ctrl-C) or SIGTERM, and return it. Restore the previous handlers then.
+    """Wait for SIGINT (Ctrl-C) or SIGTERM, and return the signal.
 
-    A signal that this process was started to ignore (SIGINT, after a shell's `&`) stays ignored.
+    The previous handlers are restored afterwards. A signal that was ignored when this process
+    started, such as SIGINT after a shell's `&`, stays ignored.
     """
     loop = asyncio.get_running_loop()
     received: asyncio.Future[signal.Signals] = loop.create_future()

@@ -72,9 +72,10 @@ class AcceptedPrimary:
 class Connector:
     """Connects to the first writable address that has the newest state.
 
-    It can be used from several threads and event loops at once. Each call reads the newest state
-    seen before it probes any node, and chooses by it. It stores its choice only if no other call
-    has stored another one in the meantime; otherwise it probes again.
+    It can be used from several threads and event loops at once. Each call first reads the newest
+    state that this process has seen, then probes the nodes, and chooses one by that state. The call
+    stores its choice only if no other call has stored another choice in the meantime. Otherwise it
+    probes again.
 
     Probing stops at the current primary if that is usable. All addresses are probed when there may
     be a newer primary: at the first call, when the current primary does not answer, after a
@@ -110,9 +111,10 @@ class Connector:
         )
 
     async def accept_primary(self, *, epoch: int) -> AcceptedPrimary:
-        """Raise the epoch of the only writable node to `epoch`, so that all processes use it.
+        """Raise the epoch of the only writable node, so that all processes use that node.
 
-        Raise ConfigurationError if several nodes accept writes, because the choice is not clear.
+        The new epoch is `epoch`, or higher if the node's epoch is not lower. Raise
+        ConfigurationError if several nodes accept writes, because the choice is not clear.
         """
         result = _ProbeResult()
         try:
@@ -145,7 +147,7 @@ class Connector:
         return None if newest is None else newest.stream.cluster_id
 
     def note_commit(self, seq: int, *, epoch: int, connection: RawConnection) -> None:
-        """Remember that `seq` was committed on this connection, in this epoch."""
+        """Record that `seq` was committed on this connection, in this epoch."""
         self._tracker.note_commit(seq, epoch=epoch, address=self._connection_addresses[connection])
 
     def is_current(self, connection: RawConnection) -> bool:

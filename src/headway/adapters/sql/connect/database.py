@@ -59,7 +59,7 @@ Sleep = Callable[[float], Awaitable[None]]
 class Database:
     """One database, with any driver. The first connection is made at the first use.
 
-    Sessions belong to one event loop. The connector can be used from any.
+    Sessions belong to one event loop. The connector can be used from any event loop.
     """
 
     def __init__(
@@ -69,7 +69,7 @@ class Database:
         durability: Durability,
         now: Callable[[], Instant] | None = None,
     ) -> None:
-        """`now` replaces the database's clock, for tests."""
+        """Create the database. `now` replaces its clock, for tests."""
         address = addresses[0]
         self.driver = address.driver
         self.clock = DatabaseClock(address.driver, now)
@@ -127,7 +127,7 @@ class Database:
     ) -> T:
         """Read, and repeat the read in a new session if the connection is lost.
 
-        Do not use it for a compare-and-set or for several steps: the first attempt may have been
+        Do not use this for a compare-and-set or for several steps. The first attempt may have been
         committed although its answer was lost.
         """
         if in_snapshot:
@@ -210,9 +210,9 @@ class Database:
             return await self._run_shielded(attempt())
 
     async def _run_shielded(self, attempt: Coroutine[Any, Any, T]) -> T:
-        """Run the attempt to its end, even if the caller is cancelled.
+        """Run the attempt to its end, even if the caller is canceled.
 
-        An attempt that is cancelled in the middle might leave a connection open.
+        An attempt that is canceled in the middle might leave a connection open.
         """
         task = asyncio.create_task(attempt)
         self._in_flight.add(task)
@@ -222,7 +222,7 @@ class Database:
     def _on_done(self, task: "asyncio.Task[Any]") -> None:
         self._in_flight.discard(task)
         if not task.cancelled():
-            # The caller may have been cancelled. asyncio logs exceptions that are never retrieved.
+            # The caller may have been canceled. asyncio logs exceptions that are never retrieved.
             task.exception()
 
     @asynccontextmanager
@@ -275,7 +275,7 @@ async def _hold_lock(lock: threading.Lock) -> AsyncIterator[None]:
     try:
         await asyncio.shield(acquiring)
     except asyncio.CancelledError:
-        # The waiting thread cannot be interrupted, so the lock is released once it has it.
+        # The waiting thread cannot be interrupted. Release the lock once that thread has it.
         acquiring.add_done_callback(lambda _: lock.release())
         raise
     try:

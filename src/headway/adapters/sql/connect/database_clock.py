@@ -25,7 +25,7 @@ class DatabaseClock:
     """The clock of a database, for its readers."""
 
     def __init__(self, driver: Driver, now: Callable[[], Instant] | None) -> None:
-        """`now` replaces the database's clock, for tests."""
+        """Create the clock. `now` replaces the database's clock, for tests."""
         sql = NOW_SQL.get(driver) if now is None else None
         self._local_clock = machine_now if now is None else now
         self._server_now: sa.ColumnElement[int] | None = None
@@ -33,15 +33,15 @@ class DatabaseClock:
             self._server_now = sa.literal_column(sql)
 
     def local_now(self) -> Instant | None:
-        """Return the time of this machine, or None if the server's clock counts."""
+        """Return the time of this machine, or None if the clock of the database server is used."""
         return self._local_clock() if self._server_now is None else None
 
     def now_for_query(self) -> Instant | sa.ColumnElement[int]:
-        """Return the time for a comparison in a query; on a server, the SQL for its clock."""
+        """Return the time to compare with in a query; on a server, the SQL for its clock."""
         return self._local_clock() if self._server_now is None else self._server_now
 
     async def read(self, connection: AsyncConnection) -> Instant:
-        """Return the current time, also in a session whose snapshot is older."""
+        """Return the database's current time, even in a session whose snapshot is older."""
         if self._server_now is None:
             return self._local_clock()
         return Instant((await connection.execute(sa.select(self._server_now))).scalar_one())

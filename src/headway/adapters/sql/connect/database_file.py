@@ -46,7 +46,10 @@ class DatabaseFile:
         self._is_reported = False
 
     def open(self) -> sqlite3.Connection:
-        """Open a connection. Every later one must reach the file that the first one opened."""
+        """Open a connection to the file that the first connection opened.
+
+        Raise DatabaseFileLost if that file was deleted or replaced.
+        """
         self.check()
         connection = open_sqlite(self.path, durability=self._durability)
         if self._identity is None:
@@ -59,12 +62,12 @@ class DatabaseFile:
         return connection
 
     def remember_log(self) -> None:
-        """Record the log that the connections use. Call after a connection was opened."""
+        """Record which write-ahead log the connections use. Call after opening a connection."""
         self._log_identity = _identify(self.path + LOG_SUFFIX)
         self._is_log_lost = False
 
     def check(self) -> None:
-        """Raise DatabaseFileLost if the path has another file or none."""
+        """Raise DatabaseFileLost if the file at the path was deleted or replaced."""
         if self._identity is None:
             return
         identity = _identify(self.path)
@@ -75,7 +78,10 @@ class DatabaseFile:
         self._is_reported = False
 
     def check_log(self) -> int:
-        """Return the length of the log. Raise DatabaseFileLost if it was deleted or replaced."""
+        """Return the length of the write-ahead log in bytes.
+
+        Raise DatabaseFileLost if the log was deleted or replaced.
+        """
         try:
             status = os.stat(self.path + LOG_SUFFIX)  # Twice as fast as `Path.stat`.
         except FileNotFoundError:

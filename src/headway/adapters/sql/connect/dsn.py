@@ -133,7 +133,7 @@ def _parse_parameters(query: str, driver: Driver, label: str) -> dict[str, str]:
     if len(parameters) != len(pairs):
         _refuse(label, "gives a parameter more than once; give each once")
     for name, value in pairs:
-        # It may be the rest of a password that contains a question mark, so do not repeat it.
+        # The name may be the rest of a password that contains a question mark: do not show it.
         if not name.isidentifier():
             _refuse(label, "has an invalid parameter after the ?; write ? as %3F")
         if name in REFUSED_PARAMETERS:
@@ -157,7 +157,7 @@ def _to_sqlite_address(url: URL, label: str) -> Address:
 
 def _check_server(url: URL, label: str) -> None:
     host = url.host or ""
-    # The text after an unescaped @ is the rest of the password, so do not repeat it.
+    # The text after an unescaped @ is the rest of the password: do not show it.
     if "@" in host:
         _refuse(label, "has more than one @; write one in the password as %40")
     if "," in host:

@@ -31,7 +31,7 @@ class MysqlDriver:
         try:
             await connection._connect()
             await _prepare_session(connection, purpose)
-        except BaseException:  # Also if cancelled, because the driver would leave the socket open.
+        except BaseException:  # Also if canceled, because the driver would leave the socket open.
             connection.close()
             raise
         return connection

@@ -4,10 +4,10 @@ headway needs a session of its own on the server for as long as its connection i
 for session settings and for prepared statements. A pooler provides one in session mode. In
 transaction mode each transaction may run in another session, so headway refuses to start.
 
-A pooler makes up the key for cancel requests, so the process id in it differs from the one that the
-session reports. headway then tests whether sessions are shared. While one connection is idle, a
-second one holds a transaction open. If both report the same session, or the first one reports
-another session than before, the sessions do not belong to the connections.
+A pooler invents the key for cancel requests, so the process id in the key differs from the process
+id that the session reports. If they differ, headway tests whether sessions are shared. While one
+connection is idle, a second one holds a transaction open. If both report the same session, or the
+first one reports another session than before, the sessions do not belong to the connections.
 
 See docs/internals/connections.md.
 """
@@ -20,7 +20,7 @@ import asyncpg
 
 from headway.adapters.sql.connect.server_check import RawConnection
 
-# One round can miss it: the pooler may rotate its sessions or lend them to other clients.
+# One round can miss shared sessions: the pooler may rotate them or lend them to other clients.
 ROUND_COUNT: Final = 3
 STATEMENT_MODE: Final = "statement pooling mode"
 REFUSAL: Final = (
@@ -31,14 +31,14 @@ REFUSAL: Final = (
 
 
 async def is_behind_pooler(connection: RawConnection) -> bool:
-    """Return whether a pooler between headway and the server answers for the server."""
+    """Return True if the connection leads to a pooler and not directly to the server."""
     # Use a simple query, because a prepared statement may already fail behind a pooler.
     query = f"SELECT 1 WHERE pg_backend_pid() = {connection.get_server_pid()}"
     return str(await connection.execute(query)) != "SELECT 1"
 
 
 async def shares_sessions(connect: Callable[[], Awaitable[RawConnection]]) -> bool:
-    """Return whether the pooler shares one session among several connections."""
+    """Return True if a pooler shares one session among several connections."""
     async with _open(connect) as idle, _open(connect) as busy:
         try:
             return await _shares_sessions(idle, busy)

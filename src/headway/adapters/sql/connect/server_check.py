@@ -1,4 +1,4 @@
-"""The checks of a new connection to a server, as a protocol for each driver.
+"""The protocol by which each driver opens and checks a connection to its server.
 
 See docs/internals/connections.md.
 """
@@ -18,7 +18,10 @@ class Purpose(Enum):
 
     READ = "read"
     WRITE = "write"
-    """Holds row locks. The server ends it if its process is paused in a transaction."""
+    """For the writer, which holds row locks.
+
+    The server ends the connection if the process is paused in a transaction.
+    """
 
 
 class Server(Protocol):
@@ -39,11 +42,11 @@ class Server(Protocol):
         ...
 
     async def read_stream(self, connection: RawConnection) -> StreamState | None:
-        """Return the `stream` row, or None if it does not exist yet."""
+        """Return the content of the `stream` row, or None if the row does not exist yet."""
         ...
 
     async def raise_epoch(self, connection: RawConnection, *, seen_epoch: int, epoch: int) -> bool:
-        """Commit `epoch`. Return False if the stored epoch has changed since it was read."""
+        """Commit `epoch` as the new epoch. Return False if the stored one is not `seen_epoch`."""
         ...
 
     def discard(self, connection: RawConnection) -> None:

@@ -19,7 +19,10 @@ APPLICATION_ID: Final = 0x68647779
 BUSY_TIMEOUT_S: Final = 5.0
 TABLE_COUNT_SHOWN: Final = 6
 SAFE_TO_SHARE: Final = (3, 51, 3)
-"""In older versions a checkpoint during another connection's write can corrupt the log."""
+"""The first SQLite version that is safe if other programs write to the same file.
+
+In older versions a checkpoint during another connection's write can corrupt the log.
+"""
 SYNCHRONOUS: Final = {"process": "NORMAL", "power": "FULL"}
 # The problem with the configured file, by SQLite error, and the remedy.
 ERROR_ADVICE: Final[Mapping[str, str]] = {
@@ -75,11 +78,11 @@ def create_private_file(path: Path) -> None:
 
 
 def has_headway_tables(path: Path) -> bool:
-    """Return whether the file contains headway's tables.
+    """Return True if the file contains headway's tables.
 
-    Raise ConfigurationError if it contains another program's. The file is opened read-only:
-    opening it for writing would change its journal mode before the first query, and create -wal
-    and -shm files.
+    Raise ConfigurationError if the file contains another program's tables. The file is opened
+    read-only: opening it for writing would change its journal mode before the first query, and
+    create -wal and -shm files.
     """
     if path.is_dir():
         raise ConfigurationError(f"{str(path)!r} is a folder, not a database file; name a file")

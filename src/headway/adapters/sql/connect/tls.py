@@ -16,8 +16,8 @@ TLS_FILES: Final = frozenset({"ssl_ca", "ssl_cert", "ssl_key"})
 def load_tls_context(parameters: Mapping[str, str], label: str) -> ssl.SSLContext:
     """Return a context that verifies the server's certificate and name.
 
-    With `ssl_ca` only that authority is trusted, without it those of the system. `label` names the
-    URL in error messages.
+    With `ssl_ca`, only that authority is trusted. Without it, the authorities of the system are
+    trusted. `label` names the URL in error messages.
     """
     files = {name: parameters[name] for name in TLS_FILES & parameters.keys()}
     if ("ssl_cert" in files) != ("ssl_key" in files):

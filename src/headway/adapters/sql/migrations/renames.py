@@ -1,7 +1,7 @@
 """Tables and columns that migrations renamed: the old name and the new name.
 
-Apart from the migration, because the check of ownership reads it at every start, and importing
-Alembic takes a quarter of the start-up.
+These names are not in the migrations, because the check of ownership reads them at every start. A
+migration imports Alembic, which takes a quarter of the start-up.
 """
 
 from collections.abc import Mapping

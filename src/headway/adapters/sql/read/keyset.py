@@ -17,9 +17,10 @@ def keyset_condition(
     *,
     is_descending: bool = False,
 ) -> sa.ColumnElement[bool]:
-    """Return the condition for rows after `position`, the values of `columns` in a row.
+    """Return the condition for the rows that follow `position` in the order of `columns`.
 
-    It is written out, because not every database uses an index for `(a, b) > (x, y)`.
+    `position` contains a value for each column. The condition is written out, because not every
+    database uses an index for `(a, b) > (x, y)`.
     """
     (column, *others), (value, *rest) = columns, position
     is_beyond: sa.ColumnElement[bool] = column < value if is_descending else column > value

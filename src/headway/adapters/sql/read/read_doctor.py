@@ -212,9 +212,9 @@ async def _read_run_page(connection: AsyncConnection, after_seq: int, limit: int
 
 
 def _find_unknown_value(row: sa.Row[Any]) -> str | None:
-    """Return the first value that is in none of the enumerations, or None if all are valid.
+    """Return the first mode, recovery or status that is not valid, or None if all are valid.
 
-    A row with such a value cannot become a Run.
+    A row with an invalid value cannot become a Run.
     """
     for name, members in _ENUM_COLUMNS:
         value: str = row._mapping[name]

@@ -14,7 +14,10 @@ from headway.ports.event_reader import EventSlice
 
 FIRST_COUNT: Final = 16
 SHORT_LENGTH_MAX: Final = 512
-"""Shorter payloads are read with their rows. Longer ones follow once their number is known."""
+"""The maximum length of payloads that are read together with their rows.
+
+Longer payloads are read afterwards, when it is known how many of them fit.
+"""
 STREAM_COLUMNS: Final = (stream.c.seq, stream.c.pruned_seq, stream.c.epoch)
 
 
@@ -58,9 +61,10 @@ class SqlEventReader:
         length_max: int,
         run_id: RunId | None,
     ) -> tuple[list[Event], bool]:
-        """Read as many events as fit into `length_max` bytes of payload, at least one.
+        """Read as many events as fit into a total payload length of `length_max`, at least one.
 
-        Payloads that do not fit are never loaded. Also return whether there are more events.
+        Lengths are in bytes, on SQLite in characters. Payloads that do not fit are never loaded.
+        Also return True if there may be more events.
         """
         rows: list[Any] = []
         length = 0
@@ -79,7 +83,7 @@ class SqlEventReader:
         return await _load_payloads(connection, rows), True
 
     def _select_with_lengths(self) -> sa.Select[Any]:
-        """Select events with the lengths of their payloads; long payloads are NULL."""
+        """Return a query for events with the lengths of their payloads; long payloads are NULL."""
         is_sqlite = self._database.driver == "sqlite"
         length_of = sa.func.length if is_sqlite else sa.func.octet_length
         length = length_of(events.c.payload)

@@ -140,7 +140,7 @@ class SqlFlowReader:
         positions: Sequence[tuple[Instant, RunId]],
         conditions: Sequence[sa.ColumnElement[bool]],
     ) -> Sequence[FlowTask]:
-        """Read the tasks at these positions. Leave out tasks that no longer match."""
+        """Read the tasks at `positions`. Leave out tasks that no longer match `conditions`."""
         is_listed = flow_runs.c.run_id.in_([run_id for _, run_id in positions])
         rows = await self._database.fetch_rows(_TASKS.where(is_listed, *conditions))
         tasks = {task.flow_run.run_id: task for task in map(_to_task, rows)}

@@ -49,11 +49,14 @@ class RecentKeys(NamedTuple):
     has_older: bool
     """True if there are older runs, whose keys may not be listed."""
     last_seqs: Sequence[int]
-    """For each key, the newest run that was not rejected and the newest that started."""
+    """The `seq` of each key's newest run that was not rejected and of its newest started run."""
 
 
 async def read_recent(connection: AsyncConnection, *, seq: int) -> RecentKeys:
-    """Read the newest runs, and older ones only if these have too few keys."""
+    """Return the recent keys when the stream is at `seq`.
+
+    The newest runs are read, and older runs only if the newest ones have too few keys.
+    """
     seq_by_key: dict[Key, int] = {}
     limits = {"after_seq": recent_after_seq(seq), "before_seq": seq + 1}
     newest = (await connection.execute(_NEWEST.limit(NEWEST_RUN_COUNT), limits)).all()
@@ -78,6 +81,6 @@ async def read_recent(connection: AsyncConnection, *, seq: int) -> RecentKeys:
 
 
 async def _read_last_started(connection: AsyncConnection, seqs: Sequence[int]) -> list[int]:
-    """Return, for each of these runs, the newest run of its key that started."""
+    """Return the `seq` of the newest started run of each key that has a run in `seqs`."""
     query = sa.select(_LAST_STARTED.scalar_subquery()).where(_NEWEST_OF_KEY.c.seq.in_(seqs))
     return [seq for seq in await connection.scalars(query) if seq is not None]

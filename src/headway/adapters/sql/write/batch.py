@@ -24,7 +24,7 @@ class PendingCommand:
 
 @dataclass(frozen=True, slots=True)
 class InDoubtBatch:
-    """A batch whose COMMIT was sent but not answered yet."""
+    """A batch whose COMMIT was sent and not answered, with its answers and events."""
 
     batch_number: int
     answers: list[Any]

@@ -4,7 +4,7 @@ The event loop puts commands, the writer's thread takes them in batches. There i
 sides use `deque` operations, which are atomic, and fixed orders of reads and writes:
 
 - `put` appends a command and then checks `_is_writer_waiting`. The writer sets that flag and then
-  checks the queue again before it waits. So at least one of the two sees the other.
+  checks the queue again before it waits. So at least one of the two detects the other's change.
 - `put` appends a command and then checks `_deferred`, while the writer takes `_deferred` first and
   `_commands` second. So every command is followed by deferred commands in its batch or a later one.
 
@@ -39,7 +39,7 @@ class CommandQueue:
         self._fork_mark = fork_mark()
         self._commands: deque[PendingCommand] = deque()
         self._deferred: deque[PendingCommand] = deque()
-        """Commands that are decided after all others of their batch: the claims."""
+        """Piggybacked claims, which are decided after all other commands of their batch."""
         self._piggyback_source: PiggybackSource | None = None
         self._on_answer: Callable[[Command[Any], Any], None] = _ignore_answer
         self._lease: Lease | None = None
@@ -49,7 +49,7 @@ class CommandQueue:
         self._is_wake_scheduled = False
 
     def put(self, command: Command[Any]) -> "asyncio.Future[Any]":
-        """Queue a command, and return a future for its answer, which is set after the commit.
+        """Queue a command. Return a future that receives the answer after the commit.
 
         Raise StoreClosed after `close`, StoreOverloaded if the queue is full.
         """
@@ -82,7 +82,7 @@ class CommandQueue:
         """Renew the lease of `instance_id` until the returned function is called.
 
         The writer's thread calls `on_renewed` with the time of `time.monotonic` until which the
-        lease is valid, or with None if the lease is lost.
+        lease can be trusted, or with None if the lease is lost.
         """
         assert self._lease is None, "a writer serves one instance"
         self.lost_lease_count += 1
@@ -109,7 +109,7 @@ class CommandQueue:
     ) -> Callable[[], None]:
         """Add commands of `source` to the batches, until the returned function is called.
 
-        A batch has at most one of them, which is decided last. `on_answer` is called with the
+        A batch has at most one such command, which is decided last. `on_answer` is called with each
         added command and its answer.
         """
         assert self._piggyback_source is None, "a writer serves one instance"
@@ -141,7 +141,7 @@ class CommandQueue:
 
     def _wake_writer(self) -> None:
         # The commands were appended before this check. The writer sets the flag before it checks
-        # the queue, so at least one of the two sees the other.
+        # the queue, so at least one of the two detects the other's change.
         self._is_wake_scheduled = False
         if self._is_writer_waiting:
             self._is_writer_waiting = False
@@ -150,7 +150,7 @@ class CommandQueue:
     # The methods below run in the writer's thread.
 
     def attach_writer(self) -> None:
-        """Use the running event loop as the writer's. Call once, in the writer's thread."""
+        """Use the running event loop as the writer's loop. Call once, in the writer's thread."""
         self._writer_loop = asyncio.get_running_loop()
         self._wake_event = asyncio.Event()
 
@@ -203,4 +203,4 @@ class CommandQueue:
 
 
 def _ignore_answer(_command: Command[Any], _answer: Any) -> None:
-    """Used while there is no piggyback source."""
+    """Do nothing. This is the `on_answer` callback while there is no piggyback source."""

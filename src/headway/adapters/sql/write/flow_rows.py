@@ -94,7 +94,7 @@ _PARENTS: Final = Query(
 
 
 async def add_needed_parents(link: Link, needed: RowsNeeded) -> None:
-    """Add the parents of flow tasks to the rows to load.
+    """Add the parents of the flow tasks in `needed.child_ids` to the rows to load.
 
     Called before any run is locked. That is safe, because a run's parent never changes.
     """
@@ -115,7 +115,7 @@ async def load_flows(link: Link, needed: RowsNeeded, batch: BatchState) -> None:
 
 
 async def load_tasks(link: Link, needed: RowsNeeded, batch: BatchState) -> None:
-    """Load the stored state of flow tasks, for their drivers.
+    """Load the stored state of flow tasks, and the results of their ended child runs.
 
     The runs of the tasks are locked, so only this batch can write the tasks.
     """
@@ -173,9 +173,9 @@ def plan_flow_changes(changes: FlowChanges) -> Iterator[tuple[Write, Sequence[Ro
 
 
 def plan_ended_tasks(batch: BatchState) -> tuple[Write, Sequence[Row]]:
-    """Plan the new update times of tasks that ended without a write of their driver.
+    """Plan updates of `updated_at` for tasks that ended without another write in the batch.
 
-    Lists of tasks are ordered by that time.
+    Lists of tasks are ordered by `updated_at`.
     """
     flow = batch.changes.flow
     written = set() if flow is None else {run_id for run_id, _ in flow.runs_changed}
@@ -184,7 +184,7 @@ def plan_ended_tasks(batch: BatchState) -> tuple[Write, Sequence[Row]]:
 
 
 def plan_removed_tasks(batch: BatchState) -> Iterator[tuple[Write, Sequence[Row]]]:
-    """Plan the removal of the task rows of removed runs."""
+    """Plan the removal of all flow rows of removed runs."""
     removed = [
         (run_id,)
         for run_id in batch.changes.runs_removed

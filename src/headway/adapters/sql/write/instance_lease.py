@@ -1,7 +1,7 @@
 """The lease of the writer's instance, renewed in the writer's thread.
 
 A job that blocks the event loop for half a minute must not lose the lease of its instance, but a
-job that blocks it permanently must. So the event loop sets a tick every second, and the writer
+job that blocks it permanently must. So the event loop records a tick every second, and the writer
 stops renewing once the last tick is a minute old.
 
 See docs/internals/writer.md.
@@ -54,22 +54,26 @@ class Lease:
     # The methods below run in the writer's thread.
 
     def due_in_s(self) -> float:
-        """Return the seconds until the next renewal, 0 if it is due."""
+        """Return the seconds until a renewal may be due, or 0 if it is due now.
+
+        While a renewal is in flight or the event loop is blocked, return the delay until the next
+        check.
+        """
         if self._is_renewing or time.monotonic() - self._last_tick_at_s > BLOCKED_LOOP_S_MAX:
             return RETRY_DELAY_S
         return max(0.0, self._due_at_s - time.monotonic())
 
     def start_renewal(self) -> RenewInstance:
-        """Return the command that renews the lease. The lease is not due until its answer."""
+        """Return the command that renews the lease. No other renewal is due until its answer."""
         self._is_renewing = True
         self._renewal_sent_at_s = time.monotonic()
         return self._command
 
     def finish_renewal(self, expires_at: Instant | None, error: BaseException | None) -> None:
-        """Record the answer: `expires_at` is None if the lease is lost.
+        """Record the answer to a renewal. `expires_at` is None if the lease is lost.
 
-        The new end is counted from when the renewal was sent, so that a slow answer cannot extend
-        the lease. After an error the renewal is repeated after a second.
+        The trust window begins when the renewal was sent, so that a slow answer cannot extend the
+        lease. After an error the renewal is repeated within a second.
         """
         self._is_renewing = False
         if self._is_ended:

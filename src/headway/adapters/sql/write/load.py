@@ -9,7 +9,7 @@ Every batch locks in the same order, so that two batches cannot wait for each ot
 5. the row of `stream`.
 
 A batch that has locked `stream` is about to write and commit, and no other batch can commit until
-then. Rows that another batch could still change before that are read after this lock.
+then. Rows that are not locked, such as idempotency keys and files, are read after this lock.
 
 See docs/internals/writer.md.
 """
@@ -251,11 +251,14 @@ async def load_batch_state(
 
 
 ANSWERED_RUN_SEQ_MIN: Final = 4
-"""The events of a run with an answered interrupt: queued, started, asked, answered."""
+"""The fewest events of a run with an answered interrupt: queued, started, asked, answered."""
 
 
 def _add_unread_needs(needed: RowsNeeded, batch: BatchState) -> None:
-    """Add the unread messages and answers of runs that may end, because the end reports them."""
+    """Add the unread messages and the interrupts of runs that may end to the rows to load.
+
+    The end of a run reports its unread messages and answers.
+    """
     for run in batch.runs.values():
         may_end = needed.run_ids.get(run.id) or run.key in needed.whole_keys
         if not may_end or run.job == FLOW_JOB:
@@ -309,7 +312,11 @@ async def _load_runs(link: Link, needed: RowsNeeded, batch: BatchState) -> None:
 
 
 async def _load_waiting(link: Link, needed: RowsNeeded, batch: BatchState) -> None:
-    """Load the waiting runs that may become head: per key, one more than runs that may end."""
+    """Load the waiting runs that may become the head of their key in this batch.
+
+    For each key, load one run more than the number of its runs that may end. For a whole key, load
+    all of its waiting runs.
+    """
     ending_counts: Counter[Key] = Counter(
         batch.runs[run_id].key
         for run_id, may_end in needed.run_ids.items()

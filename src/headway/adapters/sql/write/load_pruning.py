@@ -31,9 +31,10 @@ _ACTIVE_IDS: Final = Query(
 
 
 async def load_for_pruning(link: Link, needed: RowsNeeded, batch: BatchState) -> None:
-    """Load the newest other started run of each key, and which parents are active.
+    """Load each key's newest started run that this batch does not prune, and active parents.
 
-    Called once the heads of the keys are locked, so that no other batch can start a run of them.
+    Called once the heads of the keys are locked, so that no other batch can start a run of these
+    keys.
     """
     pruned = [run for run_id in needed.pruned_ids if (run := batch.run(run_id)) is not None]
     await _load_started_others(link, needed, batch, pruned)

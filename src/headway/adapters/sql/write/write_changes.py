@@ -36,8 +36,8 @@ from headway.core.run.status import RunStatus
 from headway.core.schedule import SavedSchedule
 from headway.core.stored_file import StoredFile
 
-# The row is the one that was loaded, with the same status and claim, and has not been written
-# since: every write of a run increments its revision.
+# These columns prove that the row is the loaded one, with the same status and claim, and was not
+# written since: every write of a run increments its revision.
 RUN_GUARDS: Final = ("seq", "status", "token", "revision")
 UPDATE_STREAM_SEQ: Final = Update(stream, ("seq",), ("id", "seq"))
 _INSERT_EVENT: Final = Insert(events, Event._fields)
@@ -151,7 +151,7 @@ def _group_updates(changed: Mapping[RunId, dict[str, Any]], batch: BatchState) -
 
 
 def _group_inserts(added: Mapping[RunId, dict[str, Any]], batch: BatchState) -> RowsByColumns:
-    """Group the added runs by their documents. Each group is one statement."""
+    """Group the added runs by the documents they have. Each group is one statement."""
     rows_by_documents: dict[tuple[str, ...], list[Row]] = {}
     for run_id, documents in added.items():
         run = batch.runs[run_id]

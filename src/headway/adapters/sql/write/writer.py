@@ -66,7 +66,7 @@ log = event_log(__name__)
 
 
 class Writer:
-    """Commits the commands of one event loop in a thread of its own, which alone uses the link."""
+    """Commits the commands of one event loop, in a thread that alone uses the link."""
 
     def __init__(
         self,
@@ -83,7 +83,7 @@ class Writer:
         self._batch_number = 0
         self._in_doubt: InDoubtBatch | None = None
         self._is_unavailable = False
-        """The last batch failed because the database could not be reached in time."""
+        """True if the last batch failed because the database could not be reached in time."""
         self.conflict_count = 0
         """Batches that were decided again because another process had changed the same rows."""
         self.batch_count = 0
@@ -133,7 +133,7 @@ class Writer:
             self._send_answers([(self._stopped, None, None)])
 
     async def _commit_batch(self, batch: list[PendingCommand], give_up_at_s: float) -> None:
-        """Commit `batch` and answer each of its commands. Halves of it share its time limit."""
+        """Commit `batch` and answer each of its commands. Its halves share its time limit."""
         for attempt in range(ATTEMPT_COUNT_MAX):
             try:
                 async with asyncio.timeout(TRANSACTION_S_MAX):
@@ -233,14 +233,14 @@ class Writer:
         return answers, batch.changes.events
 
     async def _lock_writer_row(self) -> tuple[int, Instant]:
-        """Lock the row. Return the number of the last committed batch and the database's time."""
+        """Lock the writer's row. Return the number of its last batch and the database's time."""
         number, now = await lock_writer_row(self._link, self._id, batch_number=self._batch_number)
         return number, now if self._now is None else self._now()
 
     async def _connect(self) -> None:
-        """Connect and create the writer's row. Connect again if the connection is lost meanwhile.
+        """Connect and create the writer's row. Start again if the connection is lost in between.
 
-        The server may have ended the session if the process was paused in between.
+        The server may have ended the session if the process was paused.
         """
         for attempt in range(ATTEMPT_COUNT_MAX):
             self._link = await self._link_source.connect()
@@ -276,7 +276,7 @@ class Writer:
     async def _recover(
         self, error: Exception, give_up_at_s: float
     ) -> InDoubtBatch | InfrastructureError | None:
-        """Reconnect until `give_up_at_s`.
+        """Reconnect after `error`, with repeated attempts until `give_up_at_s`.
 
         Return the batch in doubt if it was committed, None if the commands must be decided again,
         or an error if the database is still unavailable: OutcomeUnknown if a commit is in doubt.
@@ -354,7 +354,7 @@ class Writer:
     def _deliver(self, answers: Sequence[Answer], events: Sequence[Event]) -> None:
         for future, answer, error in answers:
             assert not isinstance(future, Lease)
-            if future.done():  # The caller was cancelled, but its command was executed.
+            if future.done():  # The caller was canceled, but its command was executed.
                 continue
             if error is None:
                 future.set_result(answer)

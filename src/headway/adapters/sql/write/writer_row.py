@@ -30,7 +30,7 @@ _STALE_WRITERS: Final = Query(
 
 
 async def lock_writer_row(link: Link, writer_id: str, *, batch_number: int) -> tuple[int, Instant]:
-    """Lock the row, and return the number of the last committed batch and the database's time.
+    """Lock the writer's row. Return the number of its last batch and the database's time.
 
     If there is no row, because the writer is new or its row was removed as stale, a row with
     `batch_number` is inserted.
@@ -55,7 +55,7 @@ async def remove_writer_row(link: Link, writer_id: str) -> None:
 
 
 async def remove_stale_writers(link: Link, *, now: Instant) -> None:
-    """Remove the rows of killed processes, which are older than STALE_AFTER_S."""
+    """Remove rows that are older than STALE_AFTER_S, which killed processes have left."""
     before = add_seconds(now, seconds=-STALE_AFTER_S)
     stale = await link.fetch(_STALE_WRITERS, {"before": before})
     if stale:

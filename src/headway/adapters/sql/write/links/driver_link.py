@@ -10,7 +10,7 @@ from headway.core.run.events import Event
 
 
 class Commit(NamedTuple):
-    """A committed batch: the data that other processes and later connections need."""
+    """The data of a committed batch that other processes and later connections need."""
 
     writer_id: str
     events: Sequence[Event]
@@ -20,14 +20,14 @@ class Commit(NamedTuple):
 
 
 class LinkNode(Protocol):
-    """The database node that a link is connected to. There may be several nodes."""
+    """The database node that a link is connected to, one of possibly several nodes."""
 
     def check(self) -> None:
-        """Raise ConnectionError if it is no longer the primary."""
+        """Raise ConnectionError if this node is no longer the primary."""
         ...
 
     def note_commit(self, commit: Commit) -> None:
-        """Record the commit, so that no node that lacks it is used later."""
+        """Record `commit`, so that no node that lacks this commit is used later."""
         ...
 
 
@@ -46,7 +46,10 @@ class Link(Protocol):
         ...
 
     async def commit(self, batch: Commit | None = None, /) -> None:
-        """Commit. If the database can notify other processes, send them the events of `batch`."""
+        """Commit the transaction, and notify other processes of the events of `batch`.
+
+        No notice is sent if the database cannot send notices.
+        """
         ...
 
     async def rollback(self) -> None:
@@ -64,7 +67,7 @@ class Link(Protocol):
         ...
 
     async def write_all(self, plan: Sequence[PlannedWrite]) -> None:
-        """Execute the writes in this order, in as few round trips as possible.
+        """Execute the writes in the order of `plan`, in as few round trips as possible.
 
         Raise GuardFailed if a guarded write does not match all of its rows.
         """

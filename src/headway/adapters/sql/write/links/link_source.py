@@ -39,7 +39,7 @@ class SqliteLinkSource:
 
 
 class ServerNode:
-    """The node that a connection of this process uses."""
+    """The `LinkNode` of one connection to a database server."""
 
     def __init__(self, connector: Connector, connection: RawConnection) -> None:
         self._connector = connector

@@ -74,9 +74,10 @@ class MysqlLink:
 
 
 async def _write_joined(cursor: Any, statement: Update | Delete, rows: Sequence[Row]) -> int:
-    """Join the table with the values, in statements of bounded length.
+    """Execute `statement` for many rows at once, and return the number of matched rows.
 
-    Return the number of matched rows. One statement per row would need one round trip per row.
+    Each statement joins the table with many values, and has a bounded length. One statement per row
+    would need one round trip per row.
     """
     head, first_select, next_select, tail = _compile_join(statement)
     matched_count = 0

@@ -47,8 +47,9 @@ class PostgresLink:
         await self._connection.execute("BEGIN ISOLATION LEVEL READ COMMITTED")
 
     async def commit(self, batch: Commit | None = None, /) -> None:
-        # In one round trip. If the notification queue is full, because a listener was paused for
-        # very long, the transaction would fail. So no notice is sent once the queue is half full.
+        # NOTIFY and COMMIT in one round trip. If the notification queue is full, because a
+        # listener was paused for very long, the transaction would fail. So no notice is sent once
+        # the queue is half full.
         notice = None if batch is None else encode_notice(batch.writer_id, batch.events)
         notify = "" if notice is None else NOTIFY.format(notice)
         await self._connection.execute(f"{notify}COMMIT")
@@ -141,7 +142,7 @@ def _parameter_columns(write: Write) -> tuple[str, ...]:
 
 @lru_cache(maxsize=512)
 def _compile_array_write(write: Write, first: int = 1) -> str:
-    """Return SQL with one array parameter per column. `first` is the number of the first one."""
+    """Return SQL with one array parameter per column, numbered from `first`."""
     arrays = _unnest_arrays(write.table, _parameter_columns(write), first)
     table = _quote(write.table.name)
     match write:
@@ -158,7 +159,7 @@ def _compile_array_write(write: Write, first: int = 1) -> str:
 
 
 def _unnest_arrays(table: sa.Table, columns: Sequence[str], first: int) -> str:
-    """Return `unnest($1::text[], …) AS v(c0, …)`, the rows as a relation."""
+    """Return SQL for the array parameters as rows: `unnest($1::text[], …) AS v(c0, …)`."""
     parameters = ", ".join(
         f"${i}::{'text' if isinstance(table.c[name].type, sa.String) else 'bigint'}[]"
         for i, name in enumerate(columns, first)

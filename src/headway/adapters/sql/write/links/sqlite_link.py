@@ -3,8 +3,8 @@
 Every write transaction holds two locks. The first is a `flock` on a file next to the database: the
 writers of all processes wait for it in the kernel, instead of failing with "database is locked".
 The second is SQLite's own write lock, from BEGIN on. Checkpoints, which copy the write-ahead log
-into the file, run only here and under the same `flock`: before version 3.51.3, SQLite could corrupt
-the log if one connection did so while another wrote.
+into the file, run only here and under the same `flock`. Before version 3.51.3, SQLite could corrupt
+the log if one connection made a checkpoint while another wrote.
 """
 
 import fcntl
@@ -43,7 +43,7 @@ CHECKPOINT_ROW_COUNT: Final = 10_000
 LOG_BYTE_COUNT_MAX: Final = 16 << 20
 LOG_BYTE_COUNT_RETAINED: Final = 8 << 20
 STATEMENT_ROW_COUNTS: Final = (128, 32, 8, 2)
-"""The numbers of rows per statement. They are few, because each is a statement to cache."""
+"""The possible numbers of rows per statement. Each number needs its own cached statement."""
 
 log = event_log(__name__)
 
@@ -77,7 +77,7 @@ class SqliteLink:
             raise ConnectionError("the database connection is closed")
         self._lock.acquire()
         try:
-            # Under the lock, because a headway that has created a new file also writes under it.
+            # Check under the lock: a process that creates a new file also writes under the lock.
             if self._file is not None:
                 self._file.check()
             self._connection.execute("BEGIN IMMEDIATE")
@@ -177,10 +177,11 @@ def _compile_multi_row(write: Insert | Update, row_count: int) -> str:
 
 
 class FileLock:
-    """A lock for one writer at a time over all processes.
+    """A lock on a file that only one writer of all processes holds at a time.
 
-    The kernel releases it when its process ends. A forked child closes it at once: it would share
-    the lock with its parent, and hold it permanently if the parent was killed during a commit.
+    The kernel releases the lock when its process ends. A forked child closes its copy of the file
+    at once. Otherwise the child would share the lock with its parent, and hold it permanently if
+    the parent was killed during a commit.
     """
 
     def __init__(self, path: Path) -> None:
