@@ -13,7 +13,7 @@ Before the program exits:
     lanes.refuse_new_work()
     has_drained = await lanes.wait_for_active(timeout_s=30)
 
-`ActiveRunRegistry` records which run is active in which session, so that other code can reach it.
+`ActiveRunRegistry` records the active run of each session, so that other code can reach that run.
 The lanes need nothing but the standard library.
 """
 

@@ -6,7 +6,7 @@ from enum import IntEnum
 from typing import Final, NamedTuple, NewType
 
 TaskId = NewType("TaskId", int)
-"""A number that rises with every arrival, over all lanes. It decides the order of arrival."""
+"""The number of a task, counted over all lanes. Earlier arrivals have lower numbers."""
 
 WARN_AFTER_S: Final = 2.0
 
@@ -25,7 +25,7 @@ class ActiveTask(NamedTuple):
 
 
 OnWait = Callable[[float, int, tuple[ActiveTask, ...]], object]
-"""Called as `on_wait(waited_s, ahead_count, active)`."""
+"""The callback for a long wait, called as `on_wait(waited_s, ahead_count, active)`."""
 
 
 class WaitReport(NamedTuple):
@@ -33,18 +33,18 @@ class WaitReport(NamedTuple):
 
     waited_s: float
     ahead_count: int
-    """Tasks that would start earlier if no other task arrived."""
+    """The number of tasks that would start earlier if no other task arrived."""
     active: tuple[ActiveTask, ...]
 
 
 class LaneView(NamedTuple):
-    """A lane at one moment."""
+    """The limit, the generation and the tasks of a lane at one moment."""
 
     name: str
     max_concurrent: int
     generation: int
     waiting: tuple[TaskId, ...]
-    """In the order of arrival. Priorities decide which of them starts first."""
+    """The waiting tasks in the order of arrival. Priorities decide which of them starts first."""
     active: tuple[TaskId, ...]
 
     @property

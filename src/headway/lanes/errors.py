@@ -15,7 +15,7 @@ from collections.abc import Sequence
 
 
 class LaneError(Exception):
-    """The base class of all errors of the lanes. They can be copied and pickled."""
+    """The base class of all errors that lanes raise. All of them can be copied and pickled."""
 
 
 class InvalidWork(LaneError, ValueError):
@@ -46,7 +46,7 @@ class TaskTimedOut(LaneError, TimeoutError):
         self.lane = lane
         self.timeout_s = timeout_s
         self.is_still_running = is_still_running
-        """The task ignored the cancellation and still runs. Its lane is free for other tasks."""
+        """True if the task ignored its cancellation and still runs. Its slot is free again."""
 
     def __str__(self) -> str:
         end = "and ignored its cancellation" if self.is_still_running else "and was canceled"

@@ -1,6 +1,6 @@
 """One lane as a state machine: events go in, the entries that may start come out.
 
-It has no clock, no event loop and no callbacks.
+A `Lane` has no clock, no event loop and no callbacks.
 """
 
 from collections.abc import Iterator
@@ -30,7 +30,7 @@ class Lane:
         return self._active.get(entry.task_id) is entry
 
     def enqueue(self, entry: Entry, now_s: float) -> bool:
-        """Add an entry. Return True if it is active at once, else it waits for a drain."""
+        """Add an entry. Return True if it is active at once, and False if it waits for a drain."""
         # During a drain an entry that was yielded may not have started yet, so queue behind it.
         if self._is_draining or len(self._active) >= self.max_concurrent:
             self._queue.add(entry)

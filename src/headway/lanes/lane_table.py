@@ -1,7 +1,7 @@
 """All lanes as one state machine: events go in, the entries that may start come out.
 
 A `Lane` exists only while it has waiting or active entries. The limits and the generation outlast
-it and are stored in the table, so a million past sessions take no memory.
+the lane and are stored in the table, so a million past sessions take no memory.
 """
 
 from collections.abc import Iterable, Mapping
@@ -14,9 +14,10 @@ from headway.lanes.names import global_lane
 
 
 class LaneTable:
-    """The lanes by name. Callers must iterate over every returned iterable to its end.
+    """All lanes by name. Methods that free slots return the entries that may start then.
 
-    An entry is active from the moment it is yielded.
+    Callers must iterate over such an iterable to its end. An entry is active from the moment it is
+    yielded.
     """
 
     def __init__(self) -> None:
@@ -26,7 +27,7 @@ class LaneTable:
         self._lanes: dict[str, Lane] = {}
 
     def enqueue(self, entry: Entry, now_s: float) -> bool:
-        """Return True if the entry is active at once."""
+        """Add an entry to its lane. Return True if it is active at once, and False if it waits."""
         lane = self._lanes.get(entry.lane)
         if lane is None:
             lane = self._lanes[entry.lane] = self._new_lane(entry.lane)
@@ -35,7 +36,7 @@ class LaneTable:
     def remove(self, entry: Entry, now_s: float) -> Iterable[Entry]:
         """Remove an entry, waiting or active, and yield the entries that may start in its place.
 
-        The entry may be one that its lane no longer contains, after a reset.
+        An entry that a reset has already removed from its lane is also accepted.
         """
         lane = self._lanes.get(entry.lane)
         if lane is None:
@@ -74,7 +75,10 @@ class LaneTable:
         return self._apply_limits(list(self._lanes.values()), now_s)
 
     def take_wait_warning(self, entry: Entry, now_s: float) -> WaitReport | None:
-        """Return a report if the entry has waited too long and no warning was taken for it yet."""
+        """Return a report of the entry's wait if a warning is due, or None.
+
+        A warning is due once per entry, when the entry has waited for its `warn_after_s`.
+        """
         if entry.has_warned or now_s - entry.enqueued_s < entry.warn_after_s:
             return None
         entry.has_warned = True

@@ -1,8 +1,8 @@
 """Runs work in lanes: the asyncio driver of `LaneTable`.
 
 A task runs within its caller's own `await`, as soon as its lane allows it. So the task has its
-caller's context variables, is canceled with its caller, and returns its result to it. The lanes own
-no task that could be lost.
+caller's context variables, is canceled with its caller, and returns its result to the caller. The
+lanes own no task that could be lost.
 """
 
 import asyncio
@@ -49,7 +49,7 @@ class Lanes:
     ) -> None:
         """Create the lanes. Raise InvalidLimits if a limit is invalid.
 
-        A lane without a limit has its default, which is 1 for most.
+        A lane that `limits` does not name has its default limit, which is 1 for most lanes.
         """
         self._clock = clock
         self._table = LaneTable()
@@ -75,7 +75,7 @@ class Lanes:
 
         Raise InvalidWork if an argument is invalid, LanesDraining at once if the lanes accept no
         new work, LaneCleared if the lane is cleared during the wait, and TaskTimedOut if the work
-        takes longer than `timeout_s`, counted from its start. Canceling a waiting call removes it
+        takes longer than `timeout_s`, counted from its start. Cancelling a waiting call removes it
         from the queue. A wait of `warn_after_s` is logged and reported to `on_wait` once; an error
         that `on_wait` raises goes to the loop's exception handler.
         """
@@ -91,7 +91,7 @@ class Lanes:
         )
         outer = _current_entry.get()
         is_inner = outer is not None and self._table.is_active(outer)
-        # Work within active work was accepted with it; refusing it now would break the outer work.
+        # An inner call comes from active work, which was accepted. A refusal would break that work.
         if self._is_refusing and not is_inner:
             raise LanesDraining(entry.lane)
         try:
@@ -118,10 +118,11 @@ class Lanes:
         on_wait: OnWait | None = None,
         timeout_s: float | None = None,
     ) -> T:
-        """Do `work` one at a time within the session, and a few at a time in the global `lane`.
+        """Do `work` when it is its turn in the session and a slot of the global `lane` is free.
 
-        Arguments and errors are those of `run`. `priority` counts in the global lane only: the
-        order within a session is always that of arrival.
+        The work of one session runs one at a time, in the order of arrival. The limit of `lane`
+        applies to the work of all sessions together. Arguments and errors are those of `run`.
+        `priority` counts in the global lane only.
         """
         _check_work_arguments(work, lane, priority, warn_after_s, on_wait, timeout_s=timeout_s)
 
@@ -240,9 +241,10 @@ class _TaskEndWatcher:
         self._waiters: list[tuple[set[TaskId], asyncio.Future[None]]] = []
 
     async def wait(self, remaining: set[TaskId], timeout_s: float) -> bool:
-        """Return True if all tasks end within `timeout_s`. Each is removed from the set then.
+        """Wait until all tasks in `remaining` have ended. Return False after `timeout_s`.
 
-        Never raises. A timeout of 0 returns at once.
+        Each task is removed from `remaining` when it ends. Never raises. A timeout of 0 returns at
+        once.
         """
         if not remaining or timeout_s <= 0:
             return not remaining

@@ -1,4 +1,7 @@
-"""Limits on how many tasks a lane runs at once. They apply as a whole or not at all."""
+"""Limits on how many tasks a lane runs at once.
+
+A set of limits applies as a whole or not at all.
+"""
 
 from collections.abc import Mapping
 from typing import Final
@@ -32,7 +35,7 @@ class LaneLimits:
         """Set the limit of one lane. Raise InvalidLimits if it is invalid."""
         name, checked = next(iter(validate_limits({lane: limit}).items()))
         if checked == FALLBACK_LIMIT and name not in DEFAULT_LIMITS:
-            self._limits.pop(name, None)  # Equal to no entry; otherwise names would accumulate.
+            self._limits.pop(name, None)  # The same as no entry. Stored names would accumulate.
         else:
             self._limits[name] = checked
 

@@ -5,7 +5,7 @@ first, with ageing: when the head of a priority was passed over `PASSES_PER_LEVE
 as one level more urgent, then another level, up to the most urgent. Among equal levels the lower
 task id, which arrived earlier, goes first. So no task is passed over forever, however many urgent
 tasks arrive, and a long backlog of less urgent tasks delays an urgent one by one or two starts.
-Ageing counts starts and not seconds: it stands still while the lane does.
+Ageing counts starts and not seconds, so it stops while the lane starts no task.
 """
 
 from bisect import bisect_left
@@ -15,7 +15,7 @@ from headway.lanes.entry import Entry, Priority, TaskId
 
 PASSES_PER_LEVEL: Final = 8
 GAP_COUNT_MIN: Final = 64
-"""The number of gaps that even a short queue keeps before it compacts its ids."""
+"""The number of gaps that even a short queue may have before it compacts its ids."""
 
 
 class Fifo:
@@ -28,7 +28,7 @@ class Fifo:
     def __init__(self) -> None:
         self._entries: dict[TaskId, Entry] = {}
         self._ids: list[TaskId] = []
-        """Rising, because entries are numbered on arrival; with gaps where entries were removed."""
+        """Task ids in the order of arrival, which is rising. Ids of removed entries are gaps."""
         self._head_index = 0
         """The index in `_ids` of the head, or of a gap before it."""
 
@@ -74,9 +74,9 @@ class Fifo:
 class PriorityQueue:
     def __init__(self) -> None:
         self._queues: dict[Priority, Fifo] = {}
-        """Only the queues that are not empty."""
+        """The queue of each priority that has waiting entries."""
         self._pass_counts: dict[Priority, int] = {}
-        """How many more urgent entries started while the current head of a priority waited."""
+        """For each priority, how many more urgent entries started while its current head waited."""
 
     def __bool__(self) -> bool:
         return bool(self._queues)

@@ -37,7 +37,7 @@ class QueueMessageRefusal(StrEnum):
 
 
 class QueueMessageResult(NamedTuple):
-    """True if the message was queued. Otherwise `refusal` contains the reason."""
+    """A result that is true if the message was queued. Otherwise `refusal` is the reason."""
 
     refusal: QueueMessageRefusal | None = None
 
@@ -46,7 +46,7 @@ class QueueMessageResult(NamedTuple):
 
 
 class ActiveRunRegistry:
-    """At most one active run per session: the one that was registered last."""
+    """The active run of each session, which is the run that was registered last."""
 
     def __init__(self) -> None:
         self._runs: dict[str, ActiveRun] = {}
@@ -55,7 +55,7 @@ class ActiveRunRegistry:
     def register(self, session_id: str, run: ActiveRun) -> ActiveRun | None:
         """Make `run` the active run, and return the run that it replaces, or None.
 
-        From here on messages go to `run`. Messages that the replaced run has accepted and not read
+        From now on messages go to `run`. Messages that the replaced run has accepted and not read
         are in its own queue: a caller that must not lose them passes them to `run`.
         """
         replaced = self._runs.get(session_id)
@@ -106,7 +106,7 @@ class ActiveRunRegistry:
     async def wait_for_end(self, session_id: str, timeout_s: float = WAIT_TIMEOUT_S) -> bool:
         """Wait until the session has no active run. Return False after `timeout_s`.
 
-        A shorter timeout than 100 ms counts as 100 ms. Never raises. All waiters are woken.
+        A shorter timeout than 100 ms counts as 100 ms. Never raises. All waiting callers are woken.
         Replacing a run does not end the wait.
         """
         if session_id not in self._runs:

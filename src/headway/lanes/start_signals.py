@@ -74,7 +74,7 @@ class StartSignals:
         wait = self._table.take_wait_warning(entry, self._clock())
         if wait is None:
             return
-        # Each runs in its own iteration of the event loop. So a slow or failing callback or log
+        # The event loop calls the log and the callback later. So a slow or failing callback or log
         # handler can neither delay nor prevent a start.
         context = self._waiters[entry.task_id].context
         loop = asyncio.get_running_loop()

@@ -1,4 +1,4 @@
-"""Reads for people: a lane, the open interrupts, the schedules and the metrics."""
+"""Reads for the board and for monitoring: lanes, open interrupts, schedules and metrics."""
 
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ class ListedInterrupt:
 
     @property
     def cursor(self) -> tuple[Instant, RunId, str]:
-        """The position of this interrupt in the list."""
+        """The position of this interrupt in the list, from which the next page begins."""
         return self.interrupt.asked_at, self.interrupt.run_id, self.interrupt.call_id
 
 
@@ -46,10 +46,10 @@ class BoardReader(Protocol):
         run_id: RunId | None = None,
         after: tuple[Instant, RunId, str] | None = None,
     ) -> AsyncIterator[ListedInterrupt]:
-        """Yield the open interrupts, oldest first; only those of one run if `run_id` is given.
+        """Yield the open interrupts, oldest first; only interrupts of one run if `run_id` is given.
 
-        Rows are read lazily, in small batches. The next page begins `after` the `cursor` of the
-        last interrupt.
+        Rows are read lazily, in small batches. For the next page, pass the `cursor` of the last
+        interrupt as `after`.
         """
         ...
 

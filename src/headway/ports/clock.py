@@ -16,5 +16,5 @@ class Clock(Protocol):
     async def sleep(self, seconds: float) -> None: ...
 
     def timeout(self, seconds: float) -> AbstractAsyncContextManager[object]:
-        """Raise TimeoutError if the block takes longer than `seconds`, like `asyncio.timeout`."""
+        """Return a context that raises TimeoutError after `seconds`, like `asyncio.timeout`."""
         ...

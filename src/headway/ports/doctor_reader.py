@@ -16,9 +16,9 @@ class DoctorReader(Protocol):
         ...
 
     async def event_page(self, *, after_seq: int, limit: int) -> ExaminedEvents:
-        """Return the events with the next `limit` numbers of the stream.
+        """Return a page of events that covers the next `limit` numbers after `after_seq`.
 
-        Pruned events are skipped. The page ends at the end of the stream.
+        The numbers of pruned events are skipped. The page ends at the end of the stream.
         """
         ...
 

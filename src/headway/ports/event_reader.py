@@ -16,7 +16,7 @@ class EventSlice:
     pruned_seq: int
     """Events up to this number were pruned.
 
-    If `after_seq` is lower, events are missing and the caller must take a snapshot instead.
+    If the caller's `after_seq` is lower, events are missing and the caller must take a snapshot.
     """
     has_more: bool
     """True if more events may follow."""
@@ -43,13 +43,13 @@ class EventReader(Protocol):
         length_max: int | None = None,
         run_id: RunId | None = None,
     ) -> EventSlice:
-        """Return the events after `after_seq`, in order. Only pruned events leave gaps.
+        """Return the events after `after_seq`, in order; with `run_id`, only events of that run.
 
-        The payloads together are at most `length_max` long, unless the first alone is longer. Never
-        more than that is in memory.
+        No event is missing between them, except pruned events. The payloads together are at most
+        `length_max` long, unless the first alone is longer. No other payload is loaded.
         """
         ...
 
     async def event_times(self, *, after_seq: int, limit: int) -> Sequence[tuple[int, Instant]]:
-        """Return the number and the time of the next events, in order, without their payloads."""
+        """Return the numbers and times of the events after `after_seq`, without payloads."""
         ...

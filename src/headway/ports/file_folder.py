@@ -30,7 +30,7 @@ class PartFile(Protocol):
         ...
 
     def close(self) -> None:
-        """Close the file without finishing it. It stays in its folder."""
+        """Close the file without finishing it. The unfinished file stays in its folder."""
         ...
 
 
@@ -38,7 +38,7 @@ class FileFolder(Protocol):
     def data_id(self) -> str:
         """Return the id of this directory, which does not depend on where it is mounted.
 
-        The first call creates it.
+        The first call creates the id.
         """
         ...
 
@@ -46,21 +46,21 @@ class FileFolder(Protocol):
     # ended and its files are cleaned up.
 
     def run_ids(self) -> list[RunId]:
-        """Return the ids of all runs that have a folder, sorted."""
+        """Return the ids of all runs that have a folder of unfinished files, sorted."""
         ...
 
     def has_run(self, run_id: RunId) -> bool: ...
 
     def hold_run_shared(self, run_id: RunId) -> Hold:
-        """Create the folder if needed, and lock it for one of its possibly several writers."""
+        """Lock the run's folder as one of possibly several writers. Create it if needed."""
         ...
 
     def hold_run_exclusive(self, run_id: RunId) -> Hold | None:
-        """Lock the folder exclusively. Return None if it is in use or does not exist."""
+        """Lock the run's folder exclusively. Return None if it is in use or does not exist."""
         ...
 
     def remove_run_folder(self, run_id: RunId) -> None:
-        """Remove the folder, if it is empty."""
+        """Remove the run's folder of unfinished files, if it is empty."""
         ...
 
     def parts(self, run_id: RunId) -> list[str]: ...
@@ -71,7 +71,7 @@ class FileFolder(Protocol):
 
     def drop_part(self, run_id: RunId, part: str) -> None: ...
 
-    # The folder of a key.
+    # The folder of a key, with its finished files.
 
     def hold_key(self, key: Key) -> Hold | None:
         """Lock the key's folder, which is required to remove its files.
@@ -87,14 +87,17 @@ class FileFolder(Protocol):
     def has_file(self, key: Key, path: str) -> bool: ...
 
     def publish_part(self, run_id: RunId, part: str, key: Key, path: str) -> None:
-        """Move `part` to its final name atomically. Do nothing if it is gone. Call in a thread.
+        """Move `part` to `path` in the key's folder, atomically. Call in a thread.
 
-        Raise InvalidInput as `check_path` does.
+        Do nothing if `part` no longer exists. Raise InvalidInput as `check_path` does.
         """
         ...
 
     def remove(self, key: Key, paths: Sequence[str]) -> None:
-        """Remove the files that exist, and folders that become empty. Call in a thread."""
+        """Remove the key's files at `paths`, and folders that become empty. Call in a thread.
+
+        Paths without a file are skipped.
+        """
         ...
 
     # Archives.

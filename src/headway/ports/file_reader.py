@@ -1,4 +1,4 @@
-"""Reads of the ledger of files."""
+"""Reads of the table of stored files."""
 
 from collections.abc import Sequence
 from typing import Protocol
@@ -9,7 +9,7 @@ from headway.core.stored_file import StoredFile
 
 class FileReader(Protocol):
     async def ended_runs(self, run_ids: Sequence[RunId]) -> Sequence[RunId]:
-        """Return those of `run_ids` that have ended."""
+        """Return the ids in `run_ids` whose runs have ended."""
         ...
 
     async def files_of_run(
@@ -19,17 +19,17 @@ class FileReader(Protocol):
     async def list_run_files(
         self, run_id: RunId, *, limit: int, after: str = ""
     ) -> Sequence[StoredFile]:
-        """Return the run's files in all data directories, by path, after the path `after`."""
+        """Return the run's files in all data directories, sorted by path, after `after`."""
         ...
 
     async def files_by_part(
         self, run_id: RunId, *, data_id: str, parts: Sequence[str]
     ) -> Sequence[StoredFile]:
-        """Return the run's files whose unfinished part had one of these names."""
+        """Return the run's files whose unfinished part had one of the names `parts`."""
         ...
 
     async def files_of_key(
         self, key: Key, *, data_id: str, limit: int, after: str = ""
     ) -> Sequence[StoredFile]:
-        """Return the key's files by path, after the path `after`."""
+        """Return the key's files in one data directory, sorted by path, after `after`."""
         ...

@@ -18,18 +18,18 @@ class FlowTask(NamedTuple):
     record: RunRecord
     flow_run: FlowRun
     cursor: tuple[Instant, RunId]
-    """The position of this task in the list."""
+    """The position of this task in the list, from which the next page begins."""
 
 
 class SharedState(NamedTuple):
     """The shared state of a task, as it is stored."""
 
     members: Mapping[str, str]
-    """Keys, and values in JSON."""
+    """The values of the shared state by key, each as JSON."""
     signals: Sequence[str]
     """Signals that the task's driver has not processed yet, each as JSON."""
     seq: int
-    """The last number of the event stream at that instant."""
+    """The number of the last event of the stream when the state was read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +47,7 @@ class FlowReader(Protocol):
     async def flow_by_id(self, flow_id: str) -> SavedFlow | None: ...
 
     async def flows(self, *, limit: int, after: str = "") -> Sequence[SavedFlow]:
-        """Return flows by name, after the name `after`."""
+        """Return flows sorted by name, beginning after the name `after`."""
         ...
 
     async def version(self, flow: str, version: int) -> SavedVersion | None: ...
@@ -55,7 +55,7 @@ class FlowReader(Protocol):
     async def versions(
         self, flow: str, *, limit: int, before: int | None = None
     ) -> Sequence[VersionSummary]:
-        """Return versions, newest first, lower than `before`."""
+        """Return the versions of a flow that are lower than `before`, newest first."""
         ...
 
     async def task(self, run_id: RunId) -> FlowTask | None: ...
@@ -63,10 +63,11 @@ class FlowReader(Protocol):
     def tasks(
         self, task_filter: TaskFilter, *, limit: int, after: tuple[Instant, RunId] | None = None
     ) -> AsyncIterator[FlowTask]:
-        """Yield tasks, most recently changed first. The next page begins `after` the last `cursor`.
+        """Yield tasks, most recently changed first.
 
-        The first query fixes the order. Rows are then read lazily, in small batches; a task that no
-        longer matches the filter when it is read is left out.
+        For the next page, pass the `cursor` of the last task as `after`. The first query fixes the
+        order. Rows are then read lazily, in small batches. A task that no longer matches the filter
+        when it is read is left out.
         """
         ...
 

@@ -1,7 +1,7 @@
 """Hints between instances: which claim works on a key, and which runs have changed.
 
 The database decides, and stores everything that was accepted. The hint bus only makes other
-instances react sooner. All of it may be lost at any time, which costs latency only. So services
+instances react sooner. Any hint may be lost at any time, which costs latency only. So services
 react to a hint by reading the database.
 """
 
@@ -26,7 +26,7 @@ class Hint(StrEnum):
 class HintBus(Protocol):
     """One bus for all instances. Any call may raise RuntimeUnavailable, within seconds.
 
-    A call that raised it may have taken effect. Every call can be repeated.
+    A call that raised RuntimeUnavailable may have taken effect. Every call can be repeated.
     """
 
     async def acquire_lease(self, key: Key, claim: Claim) -> RunId | None:
@@ -49,7 +49,7 @@ class HintBus(Protocol):
         ...
 
     async def watch(self, run_id: RunId, listener: Callable[[Hint], None]) -> Callable[[], None]:
-        """Call `listener` with each hint for the run. Return a function that stops it.
+        """Call `listener` with each hint for the run. Return a function that removes it.
 
         The listener is called on the event loop and must not block. Hints can be lost; after a
         possible loss the listener receives `Hint.RESYNC`.

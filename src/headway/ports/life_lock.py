@@ -7,11 +7,12 @@ from typing import Protocol
 class LifeLock(Protocol):
     """A lock that this process holds until it ends, and checks of other processes' locks.
 
-    A lock counts as held unless the end of its process is certain. Then the lease decides.
+    A lock counts as held unless the end of its process is certain. While it counts as held, only
+    the lease of the instance decides.
     """
 
     def acquire(self) -> str | None:
-        """Acquire the lock if needed, and return its name. Return None if that is not possible.
+        """Acquire this process's lock if needed, and return its name, or None if that fails.
 
         Every call returns the same name.
         """
@@ -26,5 +27,8 @@ class LifeLock(Protocol):
         ...
 
     def remove_stale(self, known: Collection[str]) -> None:
-        """Remove the locks of ended processes, except those `known` to the database."""
+        """Remove the locks of ended processes, except the locks named in `known`.
+
+        `known` contains the names in the database.
+        """
         ...

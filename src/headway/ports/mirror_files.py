@@ -6,7 +6,7 @@ from headway.core.ids import Instant, RunId
 
 
 class MirrorFiles(Protocol):
-    """The mirror files. Call every method in a thread. Raise OSError if a write fails."""
+    """The files that mirror runs. Call every method in a thread. Failed writes raise OSError."""
 
     def write(self, run_id: RunId, text: str) -> None:
         """Replace the run's file atomically."""

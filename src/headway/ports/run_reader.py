@@ -60,7 +60,7 @@ class WatchedRun(NamedTuple):
     """The columns of a run that its waiters poll, for thousands of runs at once."""
 
     run_seq: int
-    """The number of its events."""
+    """The number of events of the run so far."""
     status: RunStatus
 
 
@@ -90,7 +90,7 @@ class RunReader(Protocol):
     ) -> AsyncIterator[RunRecord]:
         """Yield runs, newest first. Rows are read lazily, so that few are in memory at once.
 
-        The next page begins before the `seq` of the last run.
+        For the next page, pass the `seq` of the last run as `before_seq`.
         """
         ...
 
@@ -108,7 +108,7 @@ class RunReader(Protocol):
     async def lane_names(self) -> list[LaneName]: ...
 
     def keys(self, *, limit: int, after: Key | None = None) -> AsyncIterator[SavedKey]:
-        """Yield saved keys by name, after the key `after`. Rows are read lazily."""
+        """Yield saved keys sorted by name, beginning after `after`. Rows are read lazily."""
         ...
 
     async def saved_key(self, key: Key) -> SavedKey | None: ...
@@ -136,7 +136,7 @@ class RunReader(Protocol):
     async def filter_held_runs(
         self, instance_id: InstanceId, run_ids: Collection[RunId]
     ) -> Sequence[HeldRun]:
-        """Return those of `run_ids` that the instance holds, in any order."""
+        """Return the runs in `run_ids` that the instance holds, in any order."""
         ...
 
     async def watched_runs(self, run_ids: Collection[RunId]) -> Mapping[RunId, WatchedRun]:
@@ -144,7 +144,7 @@ class RunReader(Protocol):
         ...
 
     async def ancestors(self, run_id: RunId, *, limit: int) -> Sequence[Run]:
-        """Return the run's parent, grandparent and so on, up to the first pruned one."""
+        """Return the run's parent, grandparent and so on. Stop before the first pruned ancestor."""
         ...
 
     async def children_to_cancel(self, parent_id: RunId, *, limit: int) -> Sequence[RunId]:
@@ -158,7 +158,7 @@ class RunReader(Protocol):
         ...
 
     async def oldest_runs(self, *, after_seq: int, limit: int) -> Sequence[Run]:
-        """Return runs in the order of acceptance, in which retention prunes them."""
+        """Return the runs after `after_seq` in the order of acceptance, the order of pruning."""
         ...
 
     async def oldest_idempotency_keys(self, *, before: Instant, limit: int) -> Sequence[str]:

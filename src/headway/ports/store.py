@@ -14,17 +14,18 @@ A = TypeVar("A")
 class EventOrigin(Enum):
     ALL = "all"
     OWN = "own"
-    """Committed by this process."""
+    """Only events that this process commits."""
     OTHERS = "others"
 
 
 class Store(Protocol):
     async def apply(self, command: Command[A]) -> A:
-        """Decide and write `command`, with its events, in one transaction (often shared).
+        """Decide and write `command` with its events in one transaction, and return its answer.
 
-        Losing a race is an answer, not an error, and is not retried here. The answer is durable
-        when this returns. Raise InfrastructureError if the command was not written; its subclass
-        OutcomeUnknown means that it may have been.
+        Other commands may share the transaction. Losing a race is an answer, not an error, and is
+        not retried here. The answer is durable when this returns. Raise InfrastructureError if the
+        command was not written. Its subclass OutcomeUnknown means that the command may have been
+        written.
         """
         ...
 
@@ -35,17 +36,17 @@ class Store(Protocol):
         ttl_s: float,
         on_renewed: Callable[[float | None], None],
     ) -> Callable[[], None]:
-        """Renew the lease every third of `ttl_s`, until the returned function is called.
+        """Renew the instance's lease every third of `ttl_s`, until the returned function is called.
 
         Renewal continues for up to a minute while the event loop is blocked. After each answer
         `on_renewed` is called with the time until which the lease can be trusted, by this process's
-        monotonic clock, or with None if the instance was declared dead. It is called in another
-        thread and must not block.
+        monotonic clock, or with None if the instance was declared dead. `on_renewed` is called
+        in another thread and must not block.
         """
         ...
 
     def renew_lease(self) -> None:
-        """Renew the lease of `keep_lease` now, before it is due."""
+        """Renew the lease of `keep_lease` at once, even if the renewal is not due yet."""
         ...
 
     def piggyback(
@@ -53,10 +54,11 @@ class Store(Protocol):
         source: Callable[[Command[Any]], Command[A] | None],
         on_answer: Callable[[Any, A], None],
     ) -> Callable[[], None]:
-        """Add a command to the batches of this process, until the returned function is called.
+        """Add commands of `source` to the batches, until the returned function is called.
 
-        `apply` calls `source`, which returns None or a command to decide in the same transaction,
-        after all others. A batch contains only the first command that `source` returns for it.
+        `apply` calls `source` with its command. `source` returns None, or a command to decide in
+        the same transaction after all others. A batch contains only the first command that `source`
+        returns for it.
         `on_answer` is called in the event loop with each added command and its answer. It is not
         called if the command failed.
         """
@@ -65,9 +67,9 @@ class Store(Protocol):
     def listen(
         self, listener: Callable[[Sequence[Event]], None], *, origin: EventOrigin = EventOrigin.ALL
     ) -> Callable[[], None]:
-        """Call `listener` with the events of each commit. Return a function that stops it.
+        """Call `listener` with the events of each commit. Return a function that removes it.
 
-        Events of this process are always delivered; those of other processes only if the database
-        sends notifications. Delivery is a hint: events may be missing or arrive twice.
+        Events of this process are always delivered. Events of other processes are delivered only if
+        the database sends notifications. Delivery is a hint: events may be missing or arrive twice.
         """
         ...

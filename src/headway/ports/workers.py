@@ -34,8 +34,8 @@ class WorkerClient(Protocol):
         Raise WorkerCallFailed if there is no answer, its subclass WorkerConnectFailed if the worker
         did not receive the call, and InvalidWorkerResponse if the answer is invalid.
 
-        `on_line` receives progress: it is called with each line of an answer in lines. The first
-        line for which it returns False is the body.
+        `on_line` receives progress: it is called with each line of an NDJSON answer. The first line
+        for which it returns False is the body.
 
         An answer that names a call (`Headway-Call-Id`) must name the call in `headers`. An answer
         without a call id is accepted only over a connection that was made for this call.
@@ -50,14 +50,14 @@ class WorkerClient(Protocol):
 
 class WorkerReader(Protocol):
     async def workers(self, *, heartbeat_since: Instant) -> Sequence[LiveWorker]:
-        """Return workers with a heartbeat at or after that instant, by id.
+        """Return the workers with a heartbeat at or after `heartbeat_since`, sorted by id.
 
-        If there are very many, only those with the latest heartbeats are returned.
+        If there are very many, only the workers with the latest heartbeats are returned.
         """
         ...
 
     async def stale_workers(self, *, heartbeat_before: Instant, limit: int) -> Sequence[str]:
-        """Return ids of workers whose last heartbeat was earlier, oldest heartbeat first."""
+        """Return ids of workers with no heartbeat since `heartbeat_before`, oldest first."""
         ...
 
     async def count_stale_workers(self, *, heartbeat_before: Instant) -> int: ...

@@ -9,7 +9,7 @@ from typing import Final
 
 
 class _WriteFlag:
-    """A mutable flag, shared with tasks started in the context, which also write for it."""
+    """A flag that a request shares with the tasks it starts, because they write for it too."""
 
     __slots__ = ("is_written",)
 
@@ -21,7 +21,7 @@ _write_flag: Final[ContextVar[_WriteFlag | None]] = ContextVar("write_flag", def
 
 
 def begin_tracking() -> None:
-    """Start with a cleared flag, for a new request."""
+    """Start to track the writes of a new request. No write is recorded yet."""
     _write_flag.set(_WriteFlag())
 
 

@@ -7,7 +7,7 @@ job: when the job's function yields or ends, when it calls its context, and befo
 any other callback. It flushes and closes nothing, because all of that belongs to the parent.
 
 A child that does not return from the job is left alone: `multiprocessing` runs its target and
-exits, and a new `Headway` in the child has its own marks.
+exits, and a new `Headway` in the child has a fork mark of its own.
 """
 
 import asyncio
@@ -36,10 +36,13 @@ class _Forks:
     def __init__(self) -> None:
         self.count = 0
         self.loops: WeakKeyDictionary[asyncio.AbstractEventLoop, int] = WeakKeyDictionary()
-        """The running loops, each with its thread."""
+        """The guarded event loops, each with the id of its thread."""
 
     def on_fork(self) -> None:
-        """Make the running loops exit. Called in the child, in the thread that forked."""
+        """Make the child exit if it returns into a guarded loop of the thread that forked.
+
+        Called in the child, in that thread.
+        """
         self.count += 1
         for loop, thread_id in list(self.loops.items()):
             if thread_id == threading.get_ident() and not loop.is_closed():
@@ -56,19 +59,22 @@ def _register() -> None:
 
 
 def fork_mark() -> int:
-    """Return a mark of the current process, for `exit_if_forked`."""
+    """Return a number that differs in forked children, for `exit_if_forked`."""
     _register()
     return _forks.count
 
 
 def exit_if_forked(mark: int) -> None:
-    """Exit if the process has been forked since `mark` was made."""
+    """Exit if this process is a child that was forked after `mark` was taken."""
     if _forks.count != mark:
         _exit()
 
 
 def guard_loop() -> None:
-    """Make a child that returns into the running loop exit before any other callback runs."""
+    """Make a forked child exit if it returns into the running event loop.
+
+    The child exits before any other callback runs.
+    """
     _register()
     _forks.loops[asyncio.get_running_loop()] = threading.get_ident()
 

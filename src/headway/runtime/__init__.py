@@ -1,7 +1,7 @@
-"""The runtime store: short-lived state of runs that must be reachable quickly, from any process.
+"""The runtime store: short-lived state of runs that any process can reach quickly.
 
-It has leases of keys, questions to people, cancel flags, messages for a running engine, and hints.
-It is stored in the memory of one process, or in Redis for several processes:
+The store has leases of keys, questions to people, cancel flags, messages for a running engine, and
+hints. It is stored in the memory of one process, or in Redis for several processes:
 
     async with open_runtime_store("redis://localhost:6379/0") as store:
         claim = Claim(RunId("run-1"), token)
@@ -9,7 +9,7 @@ It is stored in the memory of one process, or in Redis for several processes:
         if holder is None:
             answer = await store.wait_for_interrupt(claim.run_id, "delete-files")
 
-It stores nothing permanently and needs no database. A program that must not lose an accepted
+The store keeps nothing permanently and needs no database. A program that must not lose an accepted
 message or answer writes it to a database first, and uses the runtime store to react sooner.
 """
 

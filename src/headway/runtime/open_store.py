@@ -13,9 +13,9 @@ async def open_runtime_store(
 ) -> AsyncIterator[RuntimeStore]:
     """Open the runtime store in Redis, or in the memory of this process if there is no URL.
 
-    It connects on first use, so that the program starts even if Redis is unavailable. At the end
-    all waits receive SHUTDOWN_ANSWER. Raise ConfigurationError if the URL is invalid, or the extra
-    `headway[redis]` is not installed.
+    The store connects on first use, so that the program starts even if Redis is unavailable. At the
+    end of the block, waiting callers receive SHUTDOWN_ANSWER. Raise ConfigurationError if the URL
+    is invalid, or the extra `headway[redis]` is not installed.
     """
     if redis_url is None:
         memory_store = MemoryRuntimeStore(limits)
@@ -24,7 +24,7 @@ async def open_runtime_store(
         finally:
             await memory_store.shutdown_cleanup()
         return
-    # Imported here because it is slow to import and its extra may not be installed.
+    # Imported here, because the Redis client is slow to import and may not be installed.
     from headway.runtime.redis.address import parse_redis_url  # noqa: PLC0415
 
     address = parse_redis_url(redis_url)

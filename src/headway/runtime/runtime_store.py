@@ -28,7 +28,7 @@ class Phase(StrEnum):
 class ResolveAnswer(StrEnum):
     RESOLVED = "resolved"
     STALE = "stale"
-    """The run has open interrupts, but this one is not open (any more)."""
+    """The run has open interrupts, but this one is answered, closed or was never opened."""
     NOT_WAITING = "not_waiting"
     """The run has no open interrupt."""
 
@@ -36,7 +36,7 @@ class ResolveAnswer(StrEnum):
 class InjectAnswer(StrEnum):
     INJECTED = "injected"
     NO_ACTIVE_RUN = "no_active_run"
-    """This run does not hold the lease of its key."""
+    """The run does not hold the lease of its key."""
     NOT_STREAMING = "not_streaming"
     """The run's engine has not started, or its loop has ended."""
     COMPACTING = "compacting"
@@ -45,9 +45,10 @@ class InjectAnswer(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RuntimeLimits:
-    """Lifetimes and maximum counts. The store in memory keeps entries until they are removed.
+    """Lifetimes and maximum counts of the entries in the runtime store.
 
-    The lease, the execution time of a run and the time to answer are three independent timeouts.
+    In the store in memory no entry expires. The lease, the execution time of a run and the time
+    to answer are three independent timeouts.
     """
 
     lease_ttl_s: float = LEASE_TTL_S
@@ -73,8 +74,8 @@ class RuntimeLimits:
 class RuntimeStore(HintBus, Protocol):
     """One store for all instances. Any call may raise RuntimeUnavailable, within seconds.
 
-    A call that raised it may have taken effect. Every call can be repeated, except that a repeated
-    `inject_message` may add its message twice, and a repeated `resolve_interrupt` or
+    A call that raised RuntimeUnavailable may have taken effect. Every call can be repeated, but a
+    repeated `inject_message` may add its message twice, and a repeated `resolve_interrupt` or
     `drain_messages` may find that the first call took effect.
 
     The interactive flag is part of the lease: it is renewed and released with it. The store itself
@@ -85,10 +86,10 @@ class RuntimeStore(HintBus, Protocol):
     async def mark_interactive(
         self, key: Key, claim: Claim, phase: Phase = Phase.STREAMING
     ) -> bool:
-        """Record that the engine accepts messages. Return False if the claim has no lease.
+        """Record that the run's engine accepts messages. Return False if the claim has no lease.
 
-        The flag expires with the lease at the latest. Messages that an earlier claim of the run
-        did not drain stay for this one.
+        This interactive flag expires with the lease at the latest. Messages that an earlier claim
+        of the run did not drain stay for this claim.
         """
         ...
 
@@ -105,20 +106,21 @@ class RuntimeStore(HintBus, Protocol):
         """Open an interrupt before it is announced. Return False if the run has too many.
 
         An interrupt that is already open or answered does not change, so that the next claim of the
-        run finds the answer. In a run that is to be canceled it is answered at once.
+        run finds the answer. In a run that is to be canceled, a new interrupt is answered at
+        once.
         """
         ...
 
     async def wait_for_interrupt(
         self, run_id: RunId, call_id: str, *, timeout_s: float | None = None
     ) -> Document | None:
-        """Return the answer, or None after `timeout_s` (by default `permission_timeout_s`).
+        """Wait for the answer to an interrupt. Return None after `timeout_s`.
 
-        The interrupt is opened if needed. CANCELED_ANSWER and SHUTDOWN_ANSWER are answers too. None
-        is also returned if the run is cleaned up during the wait. An interrupt without an answer is
-        closed when this returns, so each has one waiting caller at a time. Raise RuntimeUnavailable
-        if the store is unavailable at the beginning or at the end; an outage in between only delays
-        the answer.
+        The default of `timeout_s` is `permission_timeout_s`. The interrupt is opened if needed.
+        CANCELED_ANSWER and SHUTDOWN_ANSWER are answers too. None is also returned if the run is
+        cleaned up during the wait. An interrupt without an answer is closed when this returns, so
+        each interrupt has one waiting caller at a time. Raise RuntimeUnavailable if the store is
+        unavailable at the beginning or at the end. An outage in between only delays the answer.
         """
         ...
 
@@ -129,9 +131,9 @@ class RuntimeStore(HintBus, Protocol):
         ...
 
     async def request_cancel(self, run_id: RunId) -> None:
-        """Set the cancel flag, and answer all open interrupts of the run with CANCELED_ANSWER.
+        """Set the run's cancel flag, and answer all its open interrupts with CANCELED_ANSWER.
 
-        Call it only for a run that is being executed, because its cleanup removes the flag.
+        Call this only for a run that is being executed, because the run's cleanup removes the flag.
         """
         ...
 
@@ -142,9 +144,10 @@ class RuntimeStore(HintBus, Protocol):
         ...
 
     async def drain_messages(self, claim: Claim) -> tuple[Document, ...]:
-        """Remove and return all messages, in order. Only the executor of a run calls this.
+        """Remove and return all queued messages of the run, in order.
 
-        Return nothing for a claim that did not mark the run interactive.
+        Only the executor of a run calls this. Return an empty tuple for a claim that did not mark
+        the run interactive.
         """
         ...
 

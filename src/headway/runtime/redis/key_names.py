@@ -1,8 +1,8 @@
-"""Names of Redis keys. All names of one entity share a hash tag, and so a slot of a cluster.
+"""Names of Redis keys. All names of one key or one run are in the same slot of a cluster.
 
-The hash tag is the text between the first `{` and the next `}`. So braces in a headway key are
-written as `%7B` and `%7D`, and `%` as `%25`: two keys never share a name, and the tag is the whole
-key.
+Redis chooses the slot by the hash tag, the text between the first `{` and the next `}`. So braces
+in a headway key are written as `%7B` and `%7D`, and `%` as `%25`: two keys never share a name, and
+the tag is the whole key.
 """
 
 from typing import Final

@@ -1,4 +1,4 @@
-"""Lua scripts, which the server runs atomically. Each touches the names of one entity only.
+"""Lua scripts, which the server runs atomically. Each uses the names of one key or one run.
 
 Values: a lease contains its claim; the interactive flag contains the phase and the claim; an
 interrupt hash has a field `?<call_id>` for each open interrupt and `!<call_id>` for each answer; a
@@ -7,7 +7,7 @@ queue begins with the claim that may drain it, and exists only while messages ar
 
 from typing import Final
 
-# Sharded pub/sub if the server has it. Subscribers choose in the same way, with the same command.
+# Use sharded pub/sub if the server has SPUBLISH. Subscribers try the same command to choose.
 _PUBLISH: Final = """
 local function publish(channel, message)
   local reply = redis.pcall('SPUBLISH', channel, message)

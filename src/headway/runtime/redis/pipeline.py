@@ -1,4 +1,4 @@
-"""Sends calls to one server. Concurrent calls share a batch, at a sixth of the cost each.
+"""Sends calls to one server. Calls that share a batch cost a sixth each.
 
 redis-py does not collect the calls of concurrent tasks. With 100 callers, its client reaches 18 %
 of the rate of these batches, and its `Pipeline` behind the same queue 69 % (docs/adr/0019).
@@ -86,7 +86,7 @@ class Pipeline:
                     for call, reply in zip(batch, replies, strict=True):
                         _resolve_calls([call], reply)
         finally:
-            # Leave the set in the same step that finds the queue empty. A done callback runs
+            # Remove the task in the same step that finds the queue empty. A done callback runs
             # later: a call made in between would count this task as a sender, and wait forever.
             task = asyncio.current_task()
             assert task is not None

@@ -35,7 +35,7 @@ _Command = tuple[CommandArgument, ...]
 
 
 class RedisClient:
-    """A client for the event loop that uses it first. It connects on first use."""
+    """A client for one event loop, the first that uses it. It connects on first use."""
 
     def __init__(self, address: RedisAddress) -> None:
         self._address = address
@@ -62,13 +62,16 @@ class RedisClient:
     async def run_script(
         self, source: str, *, keys: Sequence[bytes], values: Sequence[CommandArgument] = ()
     ) -> Any:
-        """Run a script and return its result. Raise RuntimeUnavailable within seconds."""
+        """Run a script and return its result.
+
+        Raise RuntimeUnavailable within seconds if that fails.
+        """
         arguments: _Command = (len(keys), *keys, *values)
         by_digest = ("EVALSHA", _digest(source), *arguments)
         return await self._call(keys[0], by_digest, ("EVAL", source, *arguments))
 
     async def read_values(self, *keys: bytes) -> list[bytes | None]:
-        """Return the values of keys of one entity, as of one instant."""
+        """Return the values of Redis keys that share a hash tag, as of one instant."""
         command: _Command = ("MGET", *keys)
         values: list[bytes | None] = await self._call(keys[0], command, command)
         return values
@@ -105,13 +108,13 @@ class RedisClient:
         self._has_topology = True
 
     def make_connection(self, node: RedisNode) -> AbstractConnection:
-        """Return a new connection that is not connected yet and not shared with calls."""
+        """Return a new connection to `node`, not connected yet and never used for calls."""
         return self._connection_class(host=node.host, port=node.port, **self._connection_arguments)
 
     async def close(self) -> None:
         for pipeline in self._pipelines.values():
             await pipeline.close()
-        if self._cluster is not None:  # Also connections of a failed initialization.
+        if self._cluster is not None:  # Also close connections of a failed start.
             await self._cluster.aclose()
             await self._cluster.nodes_manager.aclose()
             await self._cluster.nodes_manager.aclose("startup_nodes")

@@ -25,7 +25,7 @@ PubSubMessage = Sequence[str]
 MessageListener = Callable[[PubSubMessage], None]
 
 RESYNC: Final[PubSubMessage] = ("resync",)
-"""Messages may have been lost while the connection was down."""
+"""The message to listeners after a lost connection: earlier messages may be missing."""
 PING_INTERVAL_S: Final = 5.0
 SILENCE_MAX_S: Final = PING_INTERVAL_S + CALL_TIMEOUT_S
 _COMMAND_BATCH_COUNT_MAX: Final = 1_000

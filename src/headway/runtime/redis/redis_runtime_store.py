@@ -1,4 +1,4 @@
-"""The runtime store that several instances share.
+"""The runtime store in Redis, which several instances share.
 
 `key_names.py` has the names, and `lua_scripts.py` the rules. A wait for an answer has four steps:
 create the interrupt, subscribe, check for an answer, wait. Without the check, an answer between the

@@ -42,10 +42,10 @@ class Subscriber:
             self.unsubscribe(name, listener)
 
     async def subscribe(self, name: bytes, listener: MessageListener) -> None:
-        """Subscribe, and return when no later message will be missed.
+        """Subscribe `listener` to the channel `name`. Return once no later message can be missed.
 
-        Raise RuntimeUnavailable if the connection fails. While it works, wait for the confirmation
-        without a time limit.
+        Raise RuntimeUnavailable if the connection fails. While it works, the call waits for the
+        server's confirmation without a time limit.
         """
         node = await self._client.node_of(name)
         if self._is_closed:
@@ -90,7 +90,7 @@ class Subscriber:
         return connection
 
     async def _keep_connected(self, connection: PubSubConnection) -> None:
-        """Reconnect after each loss, until a lost connection has no listeners."""
+        """Reconnect after each loss. Stop if the lost connection has no listeners."""
         retry_s = RETRY_MIN_S
         while True:
             try:
