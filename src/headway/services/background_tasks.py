@@ -1,4 +1,4 @@
-"""The tasks of a background service: how they start, fail and end.
+"""Start, cancel and await the tasks of a background service.
 
 A service opens `BackgroundTasks` while it runs, and starts its loops there:
 
@@ -9,14 +9,14 @@ A service opens `BackgroundTasks` while it runs, and starts its loops there:
         finally:
             ...  # Stop the service. Its loops still run.
 
-If a task fails, the others are cancelled, the body is cancelled, and the error of the task is
-raised. It takes precedence over a cancellation by the caller. Without such an error a cancellation
+If a task fails, the others are canceled, the body is canceled, and the error of the task is raised.
+This error takes precedence over a cancellation by the caller. If no task fails, a cancellation
 always propagates, also one that arrives during the stop.
 
-A failed task cancels the body with `Task.cancel()`, so the body sees a CancelledError like that of
-a caller. Only the TaskGroup can distinguish the two: it counts its own request and undoes it with
-`Task.uncancel()` at its exit. Therefore the exit of the group must always be reached, and a
-service must not decide on its own who canceled it.
+A failed task cancels the body with `Task.cancel()`, so the body receives the same CancelledError as
+after a cancellation by the caller. Only the TaskGroup can distinguish the two: it counts its own
+request and undoes it with `Task.uncancel()` at its exit. Therefore the exit of the group must
+always be reached, and a service must not try to determine whether a task or the caller canceled it.
 """
 
 import asyncio
@@ -28,7 +28,10 @@ from headway.log import event_log
 from headway.services.retrying import wait_until_set
 
 UNWIND_S: Final = 5.0
-"""How long a service waits at its end for its other tasks and for the last rounds of loops."""
+"""How long a stopping service waits for its tasks to end before it cancels them.
+
+The last rounds of its loops are among these tasks.
+"""
 
 T = TypeVar("T")
 
@@ -36,11 +39,11 @@ log = event_log(__name__)
 
 
 class BackgroundTasks:
-    """Owns the tasks of a service inside `async with`."""
+    """Starts the tasks of a service inside `async with`, and ends them when the block ends."""
 
     def __init__(self) -> None:
         self.stop_event = asyncio.Event()
-        """Set at the end of the block. Long rounds check it."""
+        """Set when the `async with` block ends. Long rounds of loops check it and return early."""
         self._group = asyncio.TaskGroup()
         self._tasks: set[asyncio.Task[None]] = set()
         self._loops: list[asyncio.Task[None]] = []
@@ -59,7 +62,10 @@ class BackgroundTasks:
         return task
 
     def repeat(self, loop: str, action: Callable[[], Awaitable[object]], *, every_s: float) -> None:
-        """Call `action` regularly. At the end of the block its last round is awaited."""
+        """Call `action` repeatedly, with pauses of `every_s` seconds, until the block ends.
+
+        The end of the block awaits the last call. `loop` names the loop in log events.
+        """
         self.start(self._repeat(loop, action, every_s))
 
     async def _repeat(
@@ -80,10 +86,10 @@ class BackgroundTasks:
         deadline = asyncio.get_running_loop().call_later(UNWIND_S, self._cancel_all)
         task_error: BaseException | None = None
         try:
-            # The error of the body is not passed: the group would wrap it. It propagates by itself.
+            # The body's error is not passed: the group would wrap it. It propagates by itself.
             await self._group.__aexit__(None, None, None)
         except BaseExceptionGroup as errors:
-            task_error = errors.exceptions[0]  # The first one. It caused the end of the others.
+            task_error = errors.exceptions[0]  # The first error canceled the other tasks.
         finally:
             deadline.cancel()
         if task_error is not None:
@@ -95,9 +101,10 @@ class BackgroundTasks:
 
 
 async def run_round(loop: str, action: Callable[[], Awaitable[T]]) -> T | None:
-    """Run one round of a loop. Return its result, or log why it failed and return None.
+    """Call `action` as one round of `loop`, and return its result, or None if it failed.
 
-    Raise StoreClosed, which ends the loop, because no later round can succeed.
+    Log the error of a failed round. Raise StoreClosed, which ends the loop, because no later round
+    can succeed.
     """
     try:
         return await action()

@@ -19,7 +19,7 @@ class Threads:
         return self._running_count == 0
 
     async def run(self, function: Callable[..., T], *arguments: Any, **named: Any) -> T:
-        """Call `function` in a thread, as `run_in_thread` does."""
+        """Call `function` in a thread with `run_in_thread`, and return its result."""
         self._running_count += 1
         try:
             return await run_in_thread(function, *arguments, **named)
@@ -30,7 +30,8 @@ class Threads:
 async def run_in_thread(function: Callable[..., T], *arguments: Any, **named: Any) -> T:
     """Call `function` in a thread and return its result.
 
-    If cancelled, wait until the function has returned, so that it never outlives this call.
+    If this call is canceled, it first waits until the function has returned, so that the function
+    never outlives the call.
     """
     work = asyncio.get_running_loop().run_in_executor(None, partial(function, *arguments, **named))
     try:

@@ -1,7 +1,8 @@
-"""Cancel the children of runs that have ended or are being cancelled, and their children.
+"""Cancel the children of runs that have ended or are being canceled, and their children.
 
-The transition of the parent records that its children must end, so every sweep finds them. Doing
-it at once only reduces the delay. Each command checks its conditions again, on locked rows.
+The transition that ends or cancels the parent records that its children must end, so every sweep
+finds them. Ending the children at once only reduces the delay. Each command checks its conditions
+again, on locked rows.
 """
 
 import asyncio
@@ -18,18 +19,21 @@ from headway.ports.run_reader import RunReader
 from headway.ports.store import Store
 
 CHILD_BATCH_SIZE: Final = 100
-"""How many children are cancelled in one transaction."""
+"""How many children are canceled in one transaction."""
 STEP_COUNT_MAX: Final = 100
-"""How many batches are processed per call. The rest waits for the next sweep."""
+"""The maximum number of steps of one `end_children` call, each with at most one batch.
+
+The next sweep processes the remaining children.
+"""
 _CANCEL_ACCEPTED: Final = (CancelResult.CANCELED, CancelResult.REQUESTED)
 
 
 async def end_children_after_cancel(
     store: Store, runs: RunReader, run_id: RunId, answer: CancelResult
 ) -> None:
-    """End the children of a run at once, if its cancel was accepted according to `answer`.
+    """Cancel the children of a run at once, if `answer` shows that its cancel was accepted.
 
-    An outage is ignored, because the cancel is committed and the sweep also ends the children.
+    An outage is ignored: the cancel is already committed, and the sweep also ends the children.
     """
     if answer in _CANCEL_ACCEPTED:
         with suppress(InfrastructureError):
@@ -37,12 +41,12 @@ async def end_children_after_cancel(
 
 
 async def end_children(store: Store, runs: RunReader, parent_id: RunId) -> None:
-    """Cancel all descendants of `parent_id`. Do nothing if that run is not ending itself."""
+    """Cancel all descendants of run `parent_id`. Do nothing unless that run ends or has ended."""
     waiting = [parent_id]
     for _ in range(STEP_COUNT_MAX):
         if not waiting:
             return
-        # Read the parent before its children: once it is ending, it starts no more of them.
+        # Read the parent before its children: a parent that is ending starts no more children.
         parent = await runs.run(waiting[-1])
         if parent is None or parent.run.children_ending_since is None:
             waiting.pop()

@@ -1,4 +1,4 @@
-"""Classify and format the errors of functions that are not headway's own."""
+"""Classify and format the errors that jobs and flow functions raise."""
 
 import asyncio
 import dis
@@ -23,9 +23,9 @@ log = event_log(__name__)
 
 
 class JobExited(Exception):
-    """A plain function raised an error that would end the program, such as SystemExit.
+    """Raised if a plain function raised an error that would end the program, as SystemExit does.
 
-    That error is its `__cause__`.
+    The `__cause__` of a JobExited is the error of the function.
     """
 
     def __init__(self, error: BaseException) -> None:
@@ -56,14 +56,14 @@ def format_traceback(error: BaseException, *, secrets: Iterable[str] = ()) -> st
 
 
 def hide_secrets(text: str, secrets: Iterable[str]) -> str:
-    """Replace every occurrence of the secrets in `text`."""
+    """Return `text` with a placeholder instead of each occurrence of a secret."""
     for secret in sorted(secrets, key=len, reverse=True):
         text = text.replace(secret, HIDDEN)
     return text
 
 
 def log_if_ended(answer: object) -> None:
-    """Log the end of a run that the engine ended, since no execution logs it."""
+    """Log the end of a run if `answer` is Ended, because no execution logs such an end."""
     if isinstance(answer, Ended):
         fields = {"run_id": answer.run_id, "key": answer.key, "job": answer.job}
         log.error("run_ended", extra={**fields, "error": answer.error})
@@ -90,10 +90,11 @@ def _current_task() -> "asyncio.Task[object] | None":
 
 
 def _is_from_sigint(error: KeyboardInterrupt) -> bool:
-    """Return whether the SIGINT handler raised `error`. It runs in any frame of the main thread.
+    """Return whether the SIGINT handler raised `error`.
 
-    A handler written in Python has its own frame in the traceback. Python's default handler has
-    none: the innermost frame is then at an instruction other than `raise`.
+    The handler runs in any frame of the main thread. A handler written in Python has its own frame
+    in the traceback. Python's default handler has none: the innermost frame is then at an
+    instruction other than `raise`.
     """
     if threading.current_thread() is not threading.main_thread():
         return False

@@ -15,11 +15,11 @@ from headway.core.run.run import Claim
 from headway.ports.store import Store
 
 REFUSAL_COUNT_MAX: Final = 5
-"""After how many consecutive refusals another write is attempted."""
+"""The number of consecutive refusals of a write after which a small write is attempted."""
 
 
 class WriteRefusals:
-    """Counts the refusals of one write that is retried."""
+    """Counts how often the database refuses one write, and decides whether to retry it."""
 
     def __init__(self, store: Store, claim: Claim) -> None:
         self._store = store
@@ -27,12 +27,12 @@ class WriteRefusals:
         self.reset()
 
     def reset(self) -> None:
-        """Start again, after the write was accepted."""
+        """Reset the count, because the write was accepted."""
         self._count = 0
         self._has_accepted_other = False
 
     async def is_final(self, error: InfrastructureError) -> bool:
-        """Count a refusal. Return whether the database accepts other writes but not this one."""
+        """Count a refusal. Return True if the database accepts other writes but not this one."""
         if not isinstance(error, StoreFailed):
             self.reset()
             return False

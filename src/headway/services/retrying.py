@@ -15,7 +15,7 @@ log = event_log(__name__)
 
 
 async def wait_until_set(event: asyncio.Event, seconds: float) -> bool:
-    """Wait for `event`, and return whether it was set in time."""
+    """Wait at most `seconds` for `event`, and return whether it was set."""
     try:
         async with asyncio.timeout(seconds):
             return await event.wait()
@@ -26,10 +26,11 @@ async def wait_until_set(event: asyncio.Event, seconds: float) -> bool:
 async def retry_until_available(action: Callable[[], Awaitable[T]]) -> T:
     """Repeat `action` until the database is available, and return its result.
 
-    It waits without a limit; cancel it to stop. Raise StoreClosed if the store is closed. `action`
-    must be safe to repeat: its first attempt may have been committed although its answer was lost.
+    There is no time limit; cancel the call to stop the repetition. Raise StoreClosed if the store
+    is closed. `action` must be safe to repeat: an earlier attempt may have been committed although
+    its answer was lost.
     """
-    while True:  # Until the action succeeds or this task is cancelled.
+    while True:  # Until the action succeeds or this task is canceled.
         try:
             return await action()
         except StoreClosed:

@@ -1,4 +1,4 @@
-"""Jobs that are plain functions: called in a thread, with a context of blocking methods."""
+"""Call jobs that are plain functions in threads, with a context of blocking methods."""
 
 import asyncio
 import concurrent.futures
@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 
 class BlockingChildRun:
-    """A child run, as a parent's job that is a plain `def` sees it."""
+    """A child run that a job written as a plain `def` has started. Its methods block."""
 
     def __init__(self, child: ChildRun, wait: Callable[[Coroutine[Any, Any, Any]], Any]) -> None:
         self._child = child
@@ -41,9 +41,9 @@ class BlockingChildRun:
         return status
 
     def result(self) -> Any:
-        """Wait for the child, and return its result. Raise RunFailed if it has none.
+        """Wait until the child run has ended, and return its result.
 
-        The parent holds no slot while it waits.
+        Raise RunFailed if the child has no result. The parent holds no slot while it waits.
         """
         return self._wait(self._child.result())
 
@@ -51,7 +51,10 @@ class BlockingChildRun:
 def _blocking(
     method: Callable[Concatenate[RunContext, P], Coroutine[Any, Any, T]],
 ) -> "Callable[Concatenate[BlockingRunContext, P], T]":
-    """Return the blocking twin of a method: same signature and docstring, called in a thread."""
+    """Return a blocking version of a RunContext method, for the thread of a job.
+
+    The version has the signature and the docstring of the method.
+    """
 
     @wraps(method)
     def call(self: "BlockingRunContext", /, *args: P.args, **kwargs: P.kwargs) -> T:
@@ -63,7 +66,7 @@ def _blocking(
 def _blocking_start(
     method: Callable[Concatenate[RunContext, P], Coroutine[Any, Any, ChildRun]],
 ) -> "Callable[Concatenate[BlockingRunContext, P], BlockingChildRun]":
-    """Return the blocking twin of a method that starts a child run."""
+    """Return a blocking version of a RunContext method that starts a child run."""
 
     @wraps(method)
     def start(self: "BlockingRunContext", /, *args: P.args, **kwargs: P.kwargs) -> BlockingChildRun:
@@ -77,9 +80,9 @@ def _blocking_start(
 class BlockingRunContext:
     """The context of a job that is a plain `def`: the methods of RunContext, but blocking.
 
-    A thread cannot be stopped from outside. Once the run must end, `cancelled` is true, and every
-    call raises CancelledError, also one that is already waiting. The key stays busy until the
-    function returns or its grace period is over.
+    A thread cannot be stopped from outside. Once the run must end, `canceled` is true, and every
+    method raises CancelledError, also in a call that is already waiting. The key stays busy until
+    the function returns or its grace period is over.
 
     `compacting` is absent, because a thread cannot be stopped when its time is up.
     """
@@ -93,7 +96,7 @@ class BlockingRunContext:
         self.mode: RunMode = context.mode
         self.generation: int = context.generation
         self.attempt: int = context.attempt
-        """1, and one more for each retry."""
+        """The number of the attempt: 1 at first, and one more for each retry."""
         self.params: dict[str, Any] = context.params
         """The parameters of the run, including defaults."""
 
@@ -104,15 +107,16 @@ class BlockingRunContext:
 
     @property
     def canceled(self) -> bool:
-        """True if the job should end. An async job is also canceled."""
+        """True if the job should end. The task of an `async def` job is canceled as well."""
         return self._context.canceled
 
     @property
     def ending(self) -> str | None:
-        """Why the job should end, or None while it may continue.
+        """The reason why the job should end, or None while it may continue.
 
         `cancelled`: the run was canceled and ends as `canceled`. `shutdown`: the process stops, and
-        the run is executed again elsewhere. `lost`: another process already executes it.
+        the run is executed again elsewhere. `lost`: the claim of this execution is stale, and
+        another process may already execute the run.
         """
         return self._context.ending
 
@@ -131,8 +135,8 @@ class BlockingRunContext:
     def file(self, path: str) -> "Iterator[BlockingFileWriter]":
         """Write a file in the folder of the run's key: `with ctx.file("photos/1.jpg") as f`.
 
-        The file gets its name atomically when the block ends without an error. Until then it is a
-        `.part`, which an error or a cancel removes.
+        The file gets its name atomically when the block ends without an error. Until then its data
+        is in a `.part` file, which an error or a cancel removes.
         """
         files, part = self._wait(self._begin_part(path))
         try:
@@ -148,10 +152,11 @@ class BlockingRunContext:
 
     @contextmanager
     def listening(self) -> "Iterator[None]":
-        """Accept messages inside the block. Read them at the top of each step.
+        """Accept messages inside the block. Read them with `messages()` at each step of the job.
 
-        After the block neither a message nor a cancel is accepted, because only the result has to
-        be stored. Call `messages()` once more then, for messages that were accepted before.
+        After the block the run accepts neither a message nor a cancel, because only its result has
+        to be stored. Call `messages()` once more after the block, for messages that were accepted
+        inside it.
         """
         window = self._context.listening()
         self._wait(window.__aenter__())
@@ -162,7 +167,7 @@ class BlockingRunContext:
                 self._wait(window.__aexit__(None, None, None))
 
     def _wait(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        exit_if_forked(self._fork_mark)  # A forked child has no event loop and would wait forever.
+        exit_if_forked(self._fork_mark)  # A forked process has no event loop, so it would hang.
         if self.canceled:
             coroutine.close()
             raise asyncio.CancelledError
@@ -182,14 +187,14 @@ class BlockingRunContext:
 
 
 class BlockingFileWriter:
-    """A file of a run that a plain function writes."""
+    """A file that a job written as a plain `def` opened with `ctx.file`."""
 
     def __init__(self, context: BlockingRunContext, part: PartFile) -> None:
         self._context = context
         self._part = part
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
-        """Append `data`."""
+        """Append `data` to the file."""
         if self._context.canceled:
             raise asyncio.CancelledError
         self._part.write(check_data(data))
@@ -198,10 +203,11 @@ class BlockingFileWriter:
 async def call_in_thread(
     function: Callable[..., Any], context: RunContext, arguments: dict[str, Any]
 ) -> Any:
-    """Call `function` in a thread and return its result. A cancel waits for the thread.
+    """Call the function of a job in a thread of its own, and return its result.
 
-    Each call has its own thread, so that one that never ends does not block the others. Raise
-    CancelledError if the function returned because the execution had to end.
+    If this call is canceled, it waits until the function has returned. Threads are not shared, so
+    that a function that never ends does not block another job. Raise CancelledError if the function
+    returned because the execution had to end.
     """
     execution = context.execution
     blocking = BlockingRunContext(context, asyncio.get_running_loop())

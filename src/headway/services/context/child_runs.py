@@ -1,4 +1,4 @@
-"""The children of one execution: each is started once, found by later executions, and awaited."""
+"""Start the child runs of an execution, find those of earlier executions, and await them."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -44,10 +44,11 @@ class Children:
         name: str | None,
         on_conflict: OnConflict | str,
     ) -> RunId:
-        """Return the child for these arguments. Start it unless an earlier execution did.
+        """Return the id of the child for these arguments. Start the child unless it exists.
 
-        Raise ChildRefused if it could never start or there are too many children. Raise
-        RunNotActive if the parent must end.
+        An earlier execution of the parent may have started it. Raise ChildRefused if the child
+        could never start, or if the parent has too many children. Raise RunNotActive if the parent
+        must end.
         """
         registered = find_job(self._submitter.jobs, job)
         policy = parse_enum(OnConflict, on_conflict, field="on_conflict")
@@ -75,7 +76,7 @@ class Children:
         return child.run_id
 
     def _step_key(self, name: str | None, *content: str) -> str:
-        """Return a key that identifies this child in this and in any later execution."""
+        """Return a key that identifies the child in this and in later executions of its parent."""
         if name is not None:
             return f"name\0{check_name(name, field='name')}"
         request = "\0".join(content)

@@ -11,62 +11,65 @@ from headway.core.run.run import Claim
 from headway.core.timeouts import DEFAULT_TIMEOUTS, Timeouts
 
 DENIED_GRACE_S: Final = 1.0
-"""How long a job may continue after a denial, before its task is cancelled."""
+"""How long a job may continue after its interrupt was denied, before its task is canceled."""
 
 
 class Ending(StrEnum):
-    """The reason why an execution must end before its job does."""
+    """The reason why an execution must end before its job has returned."""
 
     CANCELLED = "cancelled"
-    """The run was cancelled."""
+    """The run was canceled."""
     SHUTDOWN = "shutdown"
     """The process stops. Another process executes the run again."""
     LOST = "lost"
-    """Its claim is stale, so all its writes are refused."""
+    """The claim of the execution is stale, so the store refuses all its writes."""
 
 
 class Execution:
-    """One execution of a run. It belongs to one event loop.
+    """The state of one execution of a run, which belongs to one event loop.
 
-    The engine notifies it of inbox items, of a granted slot, and when to stop.
+    The engine notifies the execution of inbox items, of a granted slot, and of the need to stop.
     """
 
     def __init__(self, claimed: ClaimedRun, timeouts: Timeouts = DEFAULT_TIMEOUTS) -> None:
         self.claimed = claimed
         self.claim = Claim(claimed.run_id, claimed.token)
         self.timeouts = timeouts
-        """The default time limits for the waits of its job."""
+        """The default time limits of the job's interrupts and compactions."""
         self.ending: Ending | None = None
         self.is_settling = False
-        """True if its outcome is being written. Decisions about the run are then ignored."""
+        """True once the outcome is being written. Cancels and other decisions are then ignored."""
         self.has_progressed = False
-        """True if it stored something that later executions find. Its stop then does not count."""
+        """True if the execution stored something that later executions find.
+
+        A stop of its process then does not count towards the limit of stops without progress.
+        """
         self.has_slot = True
-        """True if it holds a slot, as far as the store has confirmed it."""
+        """True if the execution holds a slot, according to the last answer of the store."""
         self.was_waiting_at_stop: bool | None = None
-        """True if it already waited when its process began to stop; None if no stop has begun."""
+        """True if the job already waited when its process began to stop; None before a stop."""
         self.open_interrupt_count = 0
         """The number of interrupts whose answer the job waits for."""
         self.deny_on_shutdown_count = 0
-        """The number of these interrupts that a shutdown answers with a denial."""
+        """The number of open interrupts that a shutdown answers with a denial."""
         self.is_cancelled = False
-        """True if its task was cancelled. A job that is a plain `def` does not notice that."""
+        """True if the task was canceled. A job that is a plain `def` is not interrupted by that."""
         self.has_seen_ending = False
         """True if the job has read that it must end."""
         self.wait_count = 0
-        """The number of concurrent waits of the job for which it needs no slot."""
+        """The number of waits of the job that are open now and need no slot."""
         self.wakeup = asyncio.Event()
-        """Set when its inbox may have new items, or when it must end."""
+        """Set when the inbox may have new items, or when the execution must end."""
         self._task: asyncio.Task[None] | None = None
         self._calls: set[asyncio.Task[Any]] = set()
         self._grace_timer: asyncio.TimerHandle | None = None
-        """Cancels the job some time after a denial."""
+        """The timer that cancels the job DENIED_GRACE_S after its interrupts were denied."""
         self._has_entered = False
         self.has_begun = False
-        """True if its job may have been called."""
+        """True if the job may have been called."""
         self._stops_at_next_wait = False
         self.slot_future: asyncio.Future[None] | None = None
-        """Resolved when the slot is granted. Each wait has its own."""
+        """The future of the slot that the job waits for. Each request for a slot has its own."""
 
     def attach_task(self, task: "asyncio.Task[None]") -> None:
         self._task = task
@@ -76,14 +79,14 @@ class Execution:
         return self._task is not None and self._task.done()
 
     async def wait_done(self, *, timeout_s: float | None = None) -> None:
-        """Wait until it has ended, including its clean-up, for at most `timeout_s`."""
+        """Wait until the execution and its clean-up have ended, for at most `timeout_s`."""
         assert self._task is not None
         await asyncio.wait([self._task], timeout=timeout_s)
 
     def begin(self) -> None:
-        """Mark the execution as begun. The task calls this first.
+        """Mark the execution as begun, as the first step of its task.
 
-        Raise CancelledError if it must already end.
+        Raise CancelledError if the execution must already end.
         """
         self._has_entered = True
         if self.ending is not None:
@@ -92,10 +95,11 @@ class Execution:
 
     @contextmanager
     def open_call(self) -> Iterator[None]:
-        """Cancel the current task, which waits on behalf of the job's thread, with the job.
+        """Cancel the current task if the job is canceled during the block.
 
-        Raise CancelledError if the job was already canceled: the thread may have made the call
-        just before, and nothing would end its wait.
+        The task waits in the event loop on behalf of the job's thread. Raise CancelledError if the
+        job was canceled before: the thread may have made the call just before the cancel, and
+        nothing would end its wait.
         """
         if self.is_cancelled:
             raise asyncio.CancelledError
@@ -108,31 +112,35 @@ class Execution:
             self._calls.discard(task)
 
     def begin_wait(self) -> None:
-        """Count a wait without a slot. The caller decrements `wait_count` after it."""
+        """Count a wait without a slot. The caller decrements `wait_count` after the wait."""
         self.wait_count += 1
         if self._stops_at_next_wait:
             self.end(Ending.SHUTDOWN)
 
     def note_stop(self) -> None:
-        """Record whether the job already waits now, when the process begins to stop.
+        """Record whether the job waits now, at the moment when its process begins to stop.
 
-        A job that does not wait yet may be the reason for the stop.
+        A job that is not waiting then may be the reason for the stop.
         """
         if self.was_waiting_at_stop is None:
             self.was_waiting_at_stop = not self.has_slot or self.open_interrupt_count > 0
 
     def stop_at_next_wait(self) -> None:
-        """End it at its next wait, or now if it waits: no answer or slot comes before the stop."""
+        """End the execution at its next wait, or at once if it waits now.
+
+        The answer or the slot that it waits for would not arrive before the process stops.
+        """
         self._stops_at_next_wait = True
         if self.open_interrupt_count or self.wait_count:
             self.end(Ending.SHUTDOWN)
 
     def end(self, ending: Ending) -> None:
-        """Request the end of the job, once. A second request would disturb its clean-up.
+        """Request the end of the job for the reason `ending`, unless it is already requested.
 
-        A cancel answers the job's open interrupts and gives it DENIED_GRACE_S to act on the
-        answers. A shutdown answers only those with `on_shutdown="deny"`; all others stay open. A
-        lost claim overrides the other reasons.
+        A second request would disturb the clean-up of the job. A cancel denies the job's open
+        interrupts and gives the job DENIED_GRACE_S to act on the denials. A shutdown denies only
+        the interrupts with `on_shutdown="deny"`; all others stay open. A lost claim overrides the
+        other reasons.
         """
         if self.ending is not None and (self.ending is ending or ending is not Ending.LOST):
             return
@@ -155,7 +163,7 @@ class Execution:
             self._grace_timer.cancel()
 
     def note_ending(self) -> Ending | None:
-        """Return why the job should end, and record that it has read this."""
+        """Return why the job should end, or None, and record that the job has read the reason."""
         ending = self.ending  # Read once, because a plain function calls this in its own thread.
         self.has_seen_ending = self.has_seen_ending or ending is not None
         return ending
@@ -174,7 +182,7 @@ class Execution:
     def _cancel(self) -> None:
         self.is_cancelled = True
         assert self._task is not None
-        if self._has_entered:  # A task that is cancelled before its first step never runs at all.
+        if self._has_entered:  # A task that is canceled before its first step never runs.
             self._task.cancel()
         for task in self._calls:
             task.cancel()
@@ -184,6 +192,6 @@ class Execution:
             self.slot_future.set_result(None)
 
     def expect_slot(self) -> "asyncio.Future[None]":
-        """Return a future for the slot. Call before the request, which may be granted at once."""
+        """Return a future for a slot. Call before the request, which may be granted at once."""
         self.slot_future = asyncio.get_running_loop().create_future()
         return self.slot_future

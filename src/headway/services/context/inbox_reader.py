@@ -1,7 +1,7 @@
 """Read the inbox of one execution: each item is delivered once, and none is lost.
 
-Messages stay in the inbox until the job asks for them. A wait for an answer consumes answers only,
-because a message that it consumed would be lost if the execution ended before the job read it.
+Messages stay in the inbox until the job reads them. A wait for an answer consumes answers only: a
+consumed message would be lost if the execution ended before the job read it.
 """
 
 import asyncio
@@ -35,26 +35,26 @@ class Inbox:
         return [reveal(item.payload) for item in await self._message_reader.take()]
 
     async def read_answers(self) -> None:
-        """Read the answers to all open interrupts, for `take_answer`."""
+        """Read the new answers to all open interrupts, so that `take_answer` can return them."""
         await self._before_read()
         try:
             items = await self._answer_reader.take()
         except asyncio.CancelledError:
-            self._wakeup.set()  # An answer that was consumed but not returned may be for another.
+            self._wakeup.set()  # A consumed answer that was not returned may be for another wait.
             raise
         for item in items:
             assert item.call_id is not None
             self._answers[item.call_id] = item
-            self._wakeup.set()  # It may be for another wait, which has already found nothing.
+            self._wakeup.set()  # The answer may be for another wait, which has found nothing.
 
     def take_answer(self, call_id: str, *, after_seq: int) -> tuple[Any] | None:
-        """Return the answer in a tuple, or None if there is none since `after_seq`."""
+        """Return the answer to `call_id` in a tuple, or None if there is none after `after_seq`."""
         item = self._answers.pop(call_id, None)
         return None if item is None or item.seq <= after_seq else (reveal(item.payload),)
 
 
 class _InboxReader:
-    """Consumes items of one kind, one read at a time."""
+    """Consumes the inbox items of one kind, with one read at a time."""
 
     def __init__(self, claim: Claim, store: Store, kind: str) -> None:
         self._claim = claim
@@ -73,7 +73,7 @@ class _InboxReader:
             return items
 
     def _consume(self) -> Awaitable[tuple[InboxItem, ...] | None]:
-        # The answer may be lost, if the database is unavailable or the job stops waiting. The next
+        # The result may be lost if the database is unavailable or the job stops waiting. The next
         # read then requests the same items again.
         again_after = self._read_seq if self._may_have_lost_answer else None
         self._may_have_lost_answer = True

@@ -1,4 +1,4 @@
-"""The interrupts of a job: questions to people that are opened, waited for and closed.
+"""Interrupts are questions of a job to people: open them, await answers, and close them.
 
 The job holds no slot while it waits for an answer.
 """
@@ -35,14 +35,14 @@ _OUTCOMES: Final = {
 
 
 def denial(ending: Ending) -> dict[str, Any]:
-    """Return the answer to an interrupt whose run must end."""
+    """Return the denial that answers an interrupt when its run must end for reason `ending`."""
     return {"approved": False, "reason": ending.value}
 
 
 def parse_on_shutdown(on_shutdown: str, schema: dict[str, Any] | None) -> bool:
-    """Return whether a shutdown answers with a denial.
+    """Return whether a shutdown answers the interrupt with a denial.
 
-    Raise InvalidInput if the value is unknown, or if the schema does not allow a denial.
+    Raise InvalidInput if `on_shutdown` is unknown, or if `schema` does not allow a denial.
     """
     if on_shutdown not in ("hand_over", "deny"):
         raise InvalidInput("on_shutdown", f"must be 'hand_over' or 'deny', not {on_shutdown!r}")
@@ -81,17 +81,18 @@ class Interrupts:
         self._open_call_ids: set[str] = set()
         """The call ids of the interrupts that this execution waits for now."""
         self._earlier: list[Interrupt] | None = [] if execution.claimed.generation == 1 else None
-        """Interrupts of earlier executions that this one has not asked; None if not read yet."""
+        """Interrupts of earlier executions that this one has not opened; None if not read yet."""
         self._recall_lock = asyncio.Lock()
 
     async def ask(
         self, asks: OpenInterrupt, *, default: Any, has_call_id: bool, denies_on_shutdown: bool
     ) -> Any:
-        """Return a person's answer, or `default` if there is none in time.
+        """Open an interrupt, and return a person's answer, or `default` if there is none in time.
 
-        A cancel answers with a denial, or raises CancelledError if that does not match the schema.
-        A shutdown answers only if `denies_on_shutdown`; otherwise it raises CancelledError, and the
-        interrupt stays open for the next execution of the run, which asks with the same call id.
+        If the run is canceled, return a denial, or raise CancelledError if the schema does not
+        allow a denial. If the process stops and `denies_on_shutdown` is set, return a denial.
+        Without it raise CancelledError: the interrupt stays open for the next execution of the run,
+        which opens it again with the same call id.
         """
         if not has_call_id:
             call_id = await self._earlier_call_id(asks)
@@ -115,7 +116,10 @@ class Interrupts:
                 ]
 
     async def _earlier_call_id(self, asks: OpenInterrupt) -> str | None:
-        """Return the oldest call id under which an earlier execution asked the same question."""
+        """Return the oldest call id under which an earlier execution asked the same question.
+
+        Return None if there is none.
+        """
         async with self._recall_lock:
             if self._earlier is None:
                 stored = await self._apply(ReadInterrupts(self._execution.claim))
@@ -181,7 +185,7 @@ class Interrupts:
     ) -> tuple[Any] | None:
         self._execution.open_interrupt_count += 1
         try:
-            # Closed before the job waits for its slot. Otherwise people could still answer then.
+            # Close the interrupt before waiting for a slot. Otherwise people could still answer.
             async with self._slot.open_wait(), self._close_on_cancel(call_id):
                 return await self._poll_answer(call_id, after_seq, timeout_s)
         finally:
@@ -190,7 +194,7 @@ class Interrupts:
     async def _poll_answer(
         self, call_id: str, after_seq: int, timeout_s: float
     ) -> tuple[Any] | None:
-        """Wait for an answer. Return None if the time is over or the run must end."""
+        """Wait for an answer, and return it in a tuple, or None if time is over or the run ends."""
         deadline_s = self._clock.monotonic_s() + timeout_s
         while True:  # Until an answer arrives or the time is over.
             self._execution.wakeup.clear()

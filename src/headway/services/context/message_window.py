@@ -1,7 +1,8 @@
 """The message window of an execution: the time in which its job accepts messages.
 
-The window belongs to the claim: an execution that loses the run also loses its window, and the next
-one starts without a window. A job opens it with `ctx.listening()`, or by reading its messages.
+The window belongs to the claim: an execution that loses its claim also loses its window, and the
+next execution starts without a window. A job opens the window with `ctx.listening()`, or by reading
+its messages.
 """
 
 from collections.abc import AsyncIterator
@@ -26,7 +27,7 @@ class MessageWindow:
         self._window = Window.NONE
 
     def note_opened_by_reading(self) -> None:
-        """Record that `ConsumeInbox` has opened the window, unless the job had set one."""
+        """Record that reading messages has opened the window, unless the job had set a window."""
         if self._window is Window.NONE:
             self._window = Window.STREAMING
 
@@ -50,7 +51,7 @@ class MessageWindow:
             await self._set(before)
 
     async def _set(self, window: Window) -> None:
-        """Store the window, unless the run must end: it then accepts no messages."""
+        """Store the window, unless the run must end: such a run accepts no messages."""
         self._window = window
         if self._execution.ending is None:
             command = SetWindow(self._execution.claim, window)

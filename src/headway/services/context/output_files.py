@@ -2,10 +2,10 @@
 
 A file is written as a `.part` in the run's own folder, then recorded in the ledger (a table in the
 database) under the claim, then renamed to its final path. A crash before the record leaves a
-`.part`, which is removed. A crash after it leaves a `.part` that the ledger contains, which is
-renamed. This recovery is done by the next execution of the run, when the run ends, or by the sweep
-of any instance with the same data folder. The ledger therefore contains every finished file, and a
-file that was written under a stale claim never gets its final name.
+`.part` without a record, which is removed. A crash after it leaves a `.part` with a record, which
+is renamed. This recovery takes place in the next execution of the run, at the end of the run, or in
+the sweep of any instance with the same data folder. The ledger therefore contains every finished
+file, and a file that was written under a stale claim never gets its final name.
 
 Files are removed only under an exclusive lock on the folder of the key. The folder with the parts
 of a run is removed last, because its presence makes a sweep notice an interrupted clean-up.
@@ -50,15 +50,16 @@ class Output:
         self._runs = runs
         self._files = files
         self.open_runs: dict[RunId, Key] = {}
-        """Runs of this process that may have files open, each with its key."""
+        """The key of each run of this process that may have open files."""
         self._last_swept_id = RunId("")
-        """The run after which the next sweep continues. Empty if the last one was complete."""
+        """The run after which the next sweep continues. Empty if the last sweep was complete."""
 
     async def prepare(self, execution: Execution) -> None:
-        """Archive or remove the key's earlier output, as submitted, before the job begins.
+        """Archive or remove the earlier output of the run's key, before the job begins.
 
-        Repeated after a crash until it is confirmed in the database, and never after that. Raise
-        RunNotActive if the claim is stale.
+        The submission of the run chose between the two. After a crash the preparation is repeated
+        until it is confirmed in the database, and never after that. Raise RunNotActive if the claim
+        is stale.
         """
         claimed = execution.claimed
         async with self._hold_key(claimed.key):
@@ -96,10 +97,13 @@ class Output:
                 should_stop=lambda: execution.ending is not None,
             )
             if not self.folder.has_archive(claimed.key, claimed.run_id):
-                raise asyncio.CancelledError  # It was stopped, so no file may be removed.
+                raise asyncio.CancelledError  # Packing was stopped, so no file may be removed.
 
     async def recover(self, run_id: RunId, *, up_to_generation: int | None = None) -> None:
-        """Rename or remove the parts left by executions up to that generation (None: by all)."""
+        """Rename or remove the parts that executions of a run have left, up to a generation.
+
+        `up_to_generation=None` means all executions of the run.
+        """
         parts = [
             part
             for part in self.folder.parts(run_id)
@@ -125,9 +129,9 @@ class Output:
             self.folder.drop_part(run_id, file.part)
 
     async def delete_if_requested(self, run_id: RunId, *, is_over: bool) -> None:
-        """Remove the run's files if its cancel requested that.
+        """Remove the files of a canceled run if its cancel requested that.
 
-        `is_over` states whether the run has ended already, or is only being cancelled.
+        `is_over` is True if the run has ended already, and False if it is still cancelling.
         """
         record = await self._runs.run(run_id)
         status = RunStatus.CANCELED if is_over else RunStatus.CANCELLING
@@ -137,7 +141,7 @@ class Output:
     async def clean_up_key(self, key: Key, *, except_run_id: RunId) -> None:
         """Finish the clean-up of the key's earlier runs before another run writes files there.
 
-        A part of theirs that was renamed later would replace a newer file.
+        Otherwise a part of an earlier run that is renamed later would replace a newer file.
         """
         for run_id in self.folder.run_ids():
             if run_id != except_run_id and self.open_runs.get(run_id, key) == key:
@@ -147,7 +151,7 @@ class Output:
                     await self.delete_if_requested(run_id, is_over=True)
 
     async def clean_up(self, run_id: RunId) -> None:
-        """Recover or delete the files of a run, if it has ended and no process holds its folder."""
+        """Recover or delete the files of an ended run, unless a process holds its folder."""
         record = await self._runs.run(run_id)
         if record is None or record.run.is_active:  # An unknown run may be of another database.
             return
@@ -164,7 +168,8 @@ class Output:
     async def sweep(self) -> None:
         """Clean up one batch of runs that ended elsewhere, or without a clean-up.
 
-        The next sweep continues after this batch, so that runs that stay do not hide later ones.
+        The next sweep continues after this batch, so that runs that cannot be cleaned up do not
+        hide later ones.
         """
         try:
             run_ids = self.folder.run_ids()
@@ -190,7 +195,7 @@ class Output:
                 await self._remove(files)
 
     async def _remove(self, files: Sequence[StoredFile]) -> None:
-        # Remove the files first: after a crash, the next clean-up finds the records and repeats it.
+        # Files before records: after a crash, the next clean-up finds the records and repeats this.
         await self.threads.run(self.folder.remove, files[0].key, [file.path for file in files])
         await self._drop(files)
 
@@ -224,6 +229,6 @@ def part_name(generation: int, number: int, name: str) -> str:
 
 
 def parse_generation(part: str) -> int:
-    """Return the generation in the name of a part, or 0 if headway has not made the file."""
+    """Return the generation in the name of a part, or 0 if headway did not create the file."""
     number = part.split("-", 1)[0]
     return int(number) if number.isdecimal() else 0

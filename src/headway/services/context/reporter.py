@@ -1,8 +1,9 @@
 """Write the progress, log lines and events of a job, at most ten times per second.
 
 The first report is written at once. Reports within the next tenth of a second are buffered and
-written together: only the latest progress, adjacent log lines as one event, and the job's own
-events one by one. Log lines and events keep their order. When the buffer is full, the job waits.
+written together. Only the latest progress is written, adjacent log lines become one event, and the
+job's own events are written one by one. Log lines and events keep their order. When the buffer is
+full, the job waits.
 """
 
 import asyncio
@@ -22,15 +23,15 @@ from headway.services.retrying import retry_until_available
 
 WRITE_INTERVAL_S: Final = 0.1
 PENDING_WEIGHT_MAX: Final = 256 << 10
-"""The size of the buffer in characters. A longer report is written alone."""
+"""The size of the buffer in characters. A longer log line or event is written alone."""
 EVENT_WEIGHT: Final = 500
-"""The overhead in characters that an event counts in addition to its payload."""
+"""The characters that an event other than a log line counts in addition to its payload."""
 
 
 class Reporter:
-    """The buffered reports of one execution.
+    """Buffers and writes the progress, log lines and events of one execution.
 
-    When an awaited method returns, the report is written or buffered for the next write.
+    When an awaited method returns, its report is written, or buffered for the next write.
     """
 
     def __init__(self, store: Store, claim: Claim) -> None:
@@ -44,12 +45,12 @@ class Reporter:
         self._write_lock = asyncio.Lock()  # Serializes writes, so that they keep their order.
 
     async def set_progress(self, progress: Document) -> None:
-        """Replace the progress. Only the latest one is written."""
+        """Replace the progress of the run. Only the latest progress is written."""
         self._progress = progress
         await self._write_or_schedule()
 
     async def append(self, event: JobEvent) -> None:
-        """Add a log line or an event. Wait if the buffer is full."""
+        """Add a log line or an event to the buffer. Wait while the buffer is full."""
         while self._pending and self._weight + _weight(event) > PENDING_WEIGHT_MAX:
             await self._wait_until_due()
             await retry_until_available(self._write)
@@ -107,7 +108,7 @@ class Reporter:
             try:
                 await self._store.apply(SaveProgress(self._claim, progress))
             except InfrastructureError:
-                if self._progress is None:  # Otherwise there is a newer one.
+                if self._progress is None:  # Otherwise there is newer progress.
                     self._progress = progress
                 raise
 

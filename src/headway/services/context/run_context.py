@@ -35,14 +35,14 @@ from headway.services.submit.job import JobFunction
 from headway.services.submit.run_handle import result_or_raise
 
 SHORT_WAIT_S: Final = 1.0
-"""A shorter sleep keeps the slot, because releasing it and requesting it again costs more."""
+"""A sleep shorter than this keeps the slot: releasing and requesting it would cost more."""
 SCHEMA_BYTE_COUNT_MAX: Final = 65_536
 
 A = TypeVar("A")
 
 
 class ChildRun:
-    """A child run, as its parent's job sees it."""
+    """A child run that a job has started: its status and its result."""
 
     def __init__(self, run_id: RunId, children: Children, slot: Slot) -> None:
         self.id = run_id
@@ -57,9 +57,9 @@ class ChildRun:
         return (await self._children.record(self.id)).run.status
 
     async def result(self) -> Any:
-        """Wait for the child, and return its result. Raise RunFailed if it has none.
+        """Wait until the child run has ended, and return its result.
 
-        The parent holds no slot while it waits.
+        Raise RunFailed if the child has no result. The parent holds no slot while it waits.
         """
         record = await self._children.record(self.id)
         if record.run.is_active:
@@ -69,13 +69,13 @@ class ChildRun:
 
 
 class RunContext:
-    """The context of one execution of a run; the first argument of its job.
+    """The context of one execution of a run, which its job receives as the first argument.
 
     While the job waits in `sleep` (a second or more), in `interrupt` or for a child, the run keeps
-    its key but releases its slot. It continues when it has a slot again, ahead of runs that are
-    only queued.
+    its key but releases its slot. The job continues when the run has a slot again, which it gets
+    ahead of runs that are only queued.
 
-    Its attributes are `run_id`, `key`, `mode` (start or continue), `params`, `checkpoint` (the last
+    The attributes are `run_id`, `key`, `mode` (start or continue), `params`, `checkpoint` (the last
     one of this run, or of the run that it continues), `generation` (how often the run was claimed)
     and `attempt` (1, and one more for each retry). Send `generation` to external systems that must
     reject requests of an older execution.
@@ -104,9 +104,9 @@ class RunContext:
         self.mode: RunMode = claimed.mode
         self.generation: int = claimed.generation
         self.attempt: int = claimed.attempt
-        """1, and one more for each retry."""
+        """The number of the attempt: 1 at first, and one more for each retry."""
         self.files: RunFiles | None = None
-        """The files of the execution, for the engine. None for a run without files."""
+        """The files of this execution, for the engine. None if the execution uses no files."""
         if claimed.generation > 1 or claimed.on_existing_output is not None:
             self.open_files()  # An earlier execution or run may have left files.
         self.checkpoint: Any = (
@@ -114,7 +114,7 @@ class RunContext:
         )
         """The last checkpoint of this run, or of the run that it continues."""
 
-    # Created on first use, because most runs are short and use few of them.
+    # The following objects are created on first use, because most runs are short and use few.
 
     @cached_property
     def _slot(self) -> Slot:
@@ -155,27 +155,29 @@ class RunContext:
 
     @property
     def canceled(self) -> bool:
-        """True if the job should end. An async job is also canceled."""
+        """True if the job should end. The task of an `async def` job is canceled as well."""
         return self._execution.note_ending() is not None
 
     @property
     def ending(self) -> str | None:
-        """Why the job should end, or None while it may continue.
+        """The reason why the job should end, or None while it may continue.
 
         `cancelled`: the run was canceled and ends as `canceled`. `shutdown`: the process stops, and
-        the run is executed again elsewhere. `lost`: another process already executes it.
+        the run is executed again elsewhere. `lost`: the claim of this execution is stale, and
+        another process may already execute the run.
         """
         ending = self._execution.note_ending()
         return None if ending is None else ending.value
 
     async def progress(self, /, **fields: Any) -> None:
-        """Replace the run's progress. Persisted at most ten times per second."""
+        """Replace the run's progress. It is stored at most ten times per second."""
         await self._reporter.set_progress(encode_document(fields, field="progress"))
 
     async def save_checkpoint(self, checkpoint: Any) -> None:
         """Store a checkpoint, from which later executions continue.
 
-        These are executions after a crash, and runs of the key in the mode `continue`.
+        Later executions are those of this run, for example after a crash, and those of later runs
+        of the key in the mode `continue`.
         """
         document = encode_document(checkpoint, field="checkpoint")
         await self._apply(SaveCheckpoint(self._claim, document))
@@ -185,46 +187,46 @@ class RunContext:
     def file(self, path: str) -> AbstractAsyncContextManager[FileWriter]:
         """Write a file in the folder of the run's key: `async with ctx.file("photos/1.jpg") as f`.
 
-        The file gets its name atomically when the block ends without an error. Until then it is a
-        `.part`, which an error or a cancel removes.
+        The file gets its name atomically when the block ends without an error. Until then its data
+        is in a `.part` file, which an error or a cancel removes.
         """
         return self.open_files().open_file(path)
 
     async def has_file(self, path: str) -> bool:
-        """Return whether the key has this file, finished, from any of its runs."""
+        """Return whether any run of the key has finished a file with this path."""
         return await self.open_files().has_file(path)
 
     async def log(self, /, message: str, *, level: str = "info", **fields: Any) -> None:
         """Store a log line with the run.
 
-        Adjacent lines within a tenth of a second become one event. All lines are written before a
-        checkpoint, an interrupt, a wait and the end of the run.
+        Adjacent lines within a tenth of a second are stored as one event. Buffered lines are
+        written before a checkpoint, an interrupt, a wait and the end of the run.
         """
         line = {"level": level, "message": message, **fields}
         await self._reporter.append(JobEvent(EventType.LOG, encode_document(line, field="log")))
 
     async def emit(self, kind: str, payload: Any = None) -> None:
-        """Store an event of the job's own kind with the run. Written as log lines are."""
+        """Store an event of a kind that the job defines. Events are buffered like log lines."""
         await self._reporter.append(make_job_event(kind, encode_document(payload, field="payload")))
 
     async def messages(self) -> list[Any]:
         """Return the messages sent to the run since the last call, in order.
 
-        The first call makes the run listen for the rest of this execution, unless the job opens
-        and closes the window itself with `listening()`.
+        From the first call on the run accepts messages for the rest of this execution, unless the
+        job opens and closes the window itself with `listening()`.
         """
         messages = await self._inbox.take_messages()
         self._window.note_opened_by_reading()
         return messages
 
     async def sleep(self, seconds: float) -> None:
-        """Sleep. From one second on the slot is released, so that other runs can use it."""
+        """Sleep for `seconds`. A sleep of a second or more releases the slot for other runs."""
         check_seconds(seconds, field="seconds")
         if seconds < SHORT_WAIT_S:
             await self._clock.sleep(seconds)
             return
         wake_at_s = self._clock.monotonic_s() + seconds
-        async with self._slot.open_wait():  # Releasing the slot takes part of the time.
+        async with self._slot.open_wait():  # Releasing the slot takes part of `seconds`.
             await self._clock.sleep(max(0.0, wake_at_s - self._clock.monotonic_s()))
 
     async def interrupt(
@@ -240,13 +242,14 @@ class RunContext:
         """Ask a person, and return the answer, or `default` if there is none in time.
 
         With a JSON `schema` an answer that does not match is refused, and a page can show a form.
-        Several interrupts may be open at once; `call_id` identifies this one, if the job has an id
-        for it. The default of `timeout_s` is the setting `permission_timeout_s`.
+        Several interrupts may be open at once, each with its own `call_id`. Without a `call_id`
+        headway chooses one. The default of `timeout_s` is the setting `permission_timeout_s`.
 
-        A cancel answers with `{"approved": false, "reason": "cancelled"}`, or cancels the job if
-        the schema does not allow that. When the process stops, the interrupt stays open, and the
-        next execution that asks the same question waits for the same answer. With
-        `on_shutdown="deny"` the answer is `{"approved": false, "reason": "shutdown"}` instead.
+        If the run is canceled, the answer is `{"approved": false, "reason": "cancelled"}`. If the
+        schema does not allow this answer, the job is canceled instead. When the process stops, the
+        interrupt stays open, and the next execution that asks the same question waits for the same
+        answer. With `on_shutdown="deny"` the answer is `{"approved": false, "reason": "shutdown"}`
+        instead.
         """
         is_denied = parse_on_shutdown(on_shutdown, schema)
         asks = self._build_interrupt(
@@ -283,17 +286,19 @@ class RunContext:
         return asks
 
     def listening(self) -> AbstractAsyncContextManager[None]:
-        """Accept messages inside the block. Read them at the top of each step.
+        """Accept messages inside the block. Read them with `messages()` at each step of the job.
 
-        After the block neither a message nor a cancel is accepted, because only the result has to
-        be stored. Call `messages()` once more then, for messages that were accepted before.
+        After the block the run accepts neither a message nor a cancel, because only its result has
+        to be stored. Call `messages()` once more after the block, for messages that were accepted
+        inside it.
         """
         return self._window.listening()
 
     def compacting(self, *, timeout_s: float | None = None) -> AbstractAsyncContextManager[None]:
-        """Refuse messages as `compacting` inside the block. Raise TimeoutError after `timeout_s`.
+        """Refuse messages inside the block. Raise TimeoutError if it takes more than `timeout_s`.
 
-        The default of `timeout_s` is the setting `compaction_timeout_s`.
+        Senders get the refusal `compacting`. The default of `timeout_s` is the setting
+        `compaction_timeout_s`.
         """
         default_s = self._execution.timeouts.compaction_timeout_s
         return self._window.compacting(timeout_s=default_s if timeout_s is None else timeout_s)
@@ -307,15 +312,15 @@ class RunContext:
         name: str | None = None,
         on_conflict: OnConflict | str = OnConflict.REJECT,
     ) -> "ChildRun":
-        """Start a run of `job` as a child of this one, once, however often this run is executed.
+        """Start a run of `job` as a child of this run, once, however often this run is executed.
 
         `job` is the name of a job, or its function. A later execution of this run gets the same
-        child for the same `name`, or without a name for the same job, key, parameters and number of
-        such a call. A retry starts failed children again. Children that are active when this run
-        ends are cancelled.
+        child for the same `name`. Without a `name` it gets the same child for the same job, key and
+        parameters; the n-th such call gets the n-th such child. A retry starts failed children
+        again. Children that are active when this run ends are canceled.
 
         Raise KeyBusy or LaneFull as for any run. Raise ChildRefused if the child could never start,
-        or if there are too many.
+        or if this run has too many children.
         """
         run_id = await self._children.start(
             job, key=key, params=params, name=name, on_conflict=on_conflict
@@ -331,9 +336,9 @@ class RunContext:
         name: str | None = None,
         on_conflict: OnConflict | str = OnConflict.REJECT,
     ) -> Any:
-        """Start a child and return its result. Raise RunFailed if it has none.
+        """Start a child run as `start` does, wait for its end, and return its result.
 
-        This run holds no slot while it waits.
+        Raise RunFailed if the child has no result. This run holds no slot while it waits.
         """
         child = await self.start(job, key=key, params=params, name=name, on_conflict=on_conflict)
         return await child.result()
@@ -344,7 +349,7 @@ class RunContext:
         return self._execution
 
     def open_files(self) -> RunFiles:
-        """Return the files of the execution. For this context and that of plain functions.
+        """Return the files of this execution, for RunContext and BlockingRunContext.
 
         Raise RunNotActive if the execution has ended without files.
         """
@@ -355,13 +360,13 @@ class RunContext:
         return self.files
 
     async def end_files(self, *, is_released: bool) -> None:
-        """Rename or remove unfinished files, and refuse new ones. For the engine."""
+        """Rename or remove unfinished files, and refuse new files. The engine calls this."""
         self._has_ended = True
         if self.files is not None:
             await self.files.end_parts(is_released=is_released)
 
     async def finish(self) -> None:
-        """Write the buffered reports, or drop them if the claim is lost. For the engine."""
+        """Write the buffered reports, or drop them if the claim is lost. The engine calls this."""
         if "_reporter" not in self.__dict__:
             return
         if self._execution.ending is Ending.LOST:

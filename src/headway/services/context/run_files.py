@@ -1,4 +1,4 @@
-"""The files that one execution writes. See `output_files` for their life cycle."""
+"""Write the files of one execution. The module `output_files` describes their life cycle."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -21,7 +21,10 @@ log = event_log(__name__)
 
 
 class FileWriter:
-    """A file that a run writes. It gets its final name when the `async with` block ends."""
+    """A file that a job has opened with `ctx.file`.
+
+    The file gets its final name when the `async with` block ends.
+    """
 
     def __init__(self, part: PartFile, threads: Threads) -> None:
         self._part = part
@@ -29,7 +32,7 @@ class FileWriter:
         self._buffer = bytearray()
 
     async def write(self, data: bytes | bytearray | memoryview) -> None:
-        """Append `data`. Awaits the disk when the buffer is full."""
+        """Append `data` to the file. Awaits the disk when the buffer is full."""
         self._buffer += check_data(data)
         if len(self._buffer) >= BUFFER_BYTE_COUNT:
             await self.flush()
@@ -56,7 +59,7 @@ class RunFiles:
         """True if this or an earlier execution may have begun a file."""
         self._part_count = 0
         self._finished: dict[str, FinishFile] = {}
-        """Parts that are finished and perhaps recorded in the ledger, but not renamed yet."""
+        """The commands that record finished parts, by part name, until the parts are renamed."""
 
     @asynccontextmanager
     async def open_file(self, path: str) -> AsyncIterator[FileWriter]:
@@ -76,7 +79,7 @@ class RunFiles:
         return self._folder.has_file(self._key, path)
 
     async def prepare(self) -> None:
-        """Archive or remove the key's earlier output, before the job begins."""
+        """Archive or remove the key's earlier output before the job begins, if requested."""
         if self._execution.claimed.on_existing_output is not None:
             await self._open_folder()
             await retry_until_available(lambda: self._output.prepare(self._execution))
@@ -115,16 +118,16 @@ class RunFiles:
         del self._finished[part.name]
 
     def discard_part(self, part: PartFile) -> None:
-        """Remove a file that was not finished. Callable from any thread."""
+        """Remove the part of a file that was not finished. Any thread may call this."""
         part.close()
         if part.name not in self._finished:  # Otherwise `end_parts` checks the ledger.
             self._folder.drop_part(self._run_id, part.name)
 
     async def end_parts(self, *, is_released: bool) -> None:
-        """Rename or remove all parts, after the job has stopped.
+        """Rename or remove all parts of the run, after the job has stopped.
 
-        If the claim is released because of a cancel, also delete the files if that was requested.
-        The sweep does what fails here.
+        If the claim is released because of a cancel that requested it, also delete the files of the
+        run. If an operation fails, the sweep repeats it later.
         """
         self._has_ended = True
         try:
@@ -142,7 +145,10 @@ class RunFiles:
             log.warning("file_cleanup_failed", extra={"run_id": self._run_id, "reason": str(error)})
 
     async def close(self) -> None:
-        """Release the run's folder after the outcome was written, and clean up an ended run."""
+        """Release the run's folder, and clean it up if the run has ended.
+
+        The outcome of the execution must be written before.
+        """
         if self._hold is not None:
             self._hold.close()
             self._hold = None

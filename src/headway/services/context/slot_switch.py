@@ -13,9 +13,9 @@ from headway.services.retrying import retry_until_available
 class Slot:
     """Releases the slot when the job's first wait begins, and requests it after the last one.
 
-    A job may wait for several things at once. Until the last wait ends, its other work also runs
-    without a slot: a job that held a slot while it waits for a child could prevent the child from
-    starting.
+    A job may wait for several things at once. Until its last wait ends, other work of the job also
+    runs without a slot. A job that held a slot while it waits for a child could prevent the child
+    from starting.
     """
 
     def __init__(
@@ -29,9 +29,9 @@ class Slot:
 
     @asynccontextmanager
     async def open_wait(self) -> AsyncIterator[None]:
-        """Wait without a slot inside the block. Leave it with a slot, unless the run must end.
+        """Release the slot inside the block, and get a slot at its end, unless the run must end.
 
-        The request for the slot takes precedence over runs that are only queued.
+        The request for a slot takes precedence over runs that are only queued.
         """
         self._execution.begin_wait()
         try:
@@ -43,23 +43,23 @@ class Slot:
                 await self._update_slot()
 
     async def _update_slot(self) -> None:
-        """Hold a slot if no wait is open, and none if one is."""
+        """Release the slot if a wait is open. Otherwise get a slot if the execution has none."""
         async with self._lock:
             is_waiting = self._execution.wait_count > 0
             if is_waiting and self._has_slot:
                 await self._before_wait()
-                # Set first: if this is cancelled, a later request is answered with HELD.
+                # Set before the await: if it is canceled, a later request is answered with HELD.
                 self._has_slot = False
                 release = ReleaseSlot(self._execution.claim)
                 self._has_slot = not await retry_until_available(lambda: self._store.apply(release))
                 self._execution.has_slot = self._has_slot
             elif not is_waiting and not self._has_slot:
-                # Set first: if this is cancelled, the next wait releases the slot or the request.
+                # Set before the await: if it is canceled, the next wait releases slot or request.
                 self._has_slot = True
                 slot = self._execution.expect_slot()
                 request = RequestSlot(self._execution.claim)
                 answer = await retry_until_available(lambda: self._store.apply(request))
                 if answer is not SlotResult.HELD:
-                    # Wait also after a refusal: the run must then end, and is cancelled soon.
+                    # Also wait after a refusal: the run must then end, and is canceled soon.
                     await slot
                 self._execution.has_slot = True

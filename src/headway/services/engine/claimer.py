@@ -1,17 +1,17 @@
 """Claim runs for the engine of this process, at the moments when a claim may succeed.
 
-There are three of them. First, a command of this process that may make a run ready or free a slot
-(`may_free_capacity`) carries a claim that is decided after it in the same transaction, so a run
-that is submitted to an idle engine is claimed by the commit that accepts it. Second, an event
-of another process that may have done the same (CLAIM_TRIGGERS) triggers a poll at once. Third, a
-poll runs every POLL_S. The poll makes the claiming reliable, because events may be lost; the other
-two make it fast.
+There are three such moments. First, a command of this process that may make a run ready or free a
+slot (`may_free_capacity`) carries a claim that is decided after it in the same transaction, so a
+run that is submitted to an idle engine is claimed by the commit that accepts it. Second, an event
+of another process after which a run may be ready or a slot free (CLAIM_TRIGGERS) triggers a poll at
+once. Third, a poll runs every POLL_S. The regular poll makes claiming reliable, because events may
+be lost; the other two make it fast.
 
 A claim is one command for several lanes. The regular lanes are those of the jobs registered here
 and of schedules; every claim includes them. A run may also be submitted to another lane. Such a
 lane is polled when an event occurs in it, and all lanes are polled every ALL_LANES_POLL_S. When a
-claim there succeeds, the lane becomes a regular one, until EXTRA_LANE_COUNT_MAX newer ones have
-displaced it.
+claim in such a lane succeeds, the lane becomes a regular lane, until EXTRA_LANE_COUNT_MAX newer
+lanes have displaced it.
 """
 
 import asyncio
@@ -37,7 +37,7 @@ ALL_LANES_POLL_S: Final = 5.0
 CLAIM_COUNT_MAX: Final = 500
 CLAIM_LANE_COUNT_MAX: Final = 500
 EXTRA_LANE_COUNT_MAX: Final = 8
-"""The maximum number of regular lanes without a job here. Every claim includes all of them."""
+"""The maximum number of regular lanes that belong to no job registered in this process."""
 CLAIM_TRIGGERS: Final = frozenset(
     event_type for event_type, payload in PAYLOADS.items() if payload.may_free_capacity
 )
@@ -47,7 +47,7 @@ log = event_log(__name__)
 
 
 class Claimer:
-    """Claims runs from `start` until `stop`, with `poll` running as a task."""
+    """Claims runs from `start` until `stop`. The engine runs `poll` as a task meanwhile."""
 
     def __init__(
         self,
@@ -58,7 +58,7 @@ class Claimer:
         *,
         on_answer: Callable[[InstanceId, Sequence[ClaimedRun] | InstanceLost], None],
     ) -> None:
-        """Create a claimer. `on_answer` gets the claiming instance and the answer to each claim.
+        """Create a claimer. `on_answer` receives the instance and the answer of each claim.
 
         Set `instance_id` before `start`, and whenever the engine registers again.
         """
@@ -70,7 +70,7 @@ class Claimer:
         self._on_answer = on_answer
         self._wake = asyncio.Event()
         self._extra_lanes: dict[LaneName, None] = {}
-        """Lanes without a job here in which runs were claimed, the latest last."""
+        """Lanes of no job registered here in which runs were claimed, the newest lane last."""
         self._changed_lanes: set[LaneName] = set()
         """Lanes that are not regular and had an event since the last round."""
         self._failed_lanes: set[LaneName] = set()
@@ -96,7 +96,7 @@ class Claimer:
         self._wake.set()
 
     async def poll(self) -> None:
-        """Claim when woken and every POLL_S, until `stop`."""
+        """Claim runs after each event that may allow it and every POLL_S, until `stop`."""
         while not self._is_stopping:
             self._wake.clear()
             changed, self._changed_lanes = self._changed_lanes, set()
@@ -112,11 +112,11 @@ class Claimer:
             except Exception:  # A crash must not end the loop.
                 log.exception("claim_round_crashed")
                 await asyncio.sleep(POLL_S)
-            self._changed_lanes |= changed  # Not empty after a failure: poll them again.
+            self._changed_lanes |= changed  # Not empty after a failure: poll these again.
             await wait_until_set(self._wake, POLL_S)
 
     async def _lanes_to_poll(self, changed: set[LaneName]) -> Collection[LaneName]:
-        """Return the regular and the changed lanes, or every ALL_LANES_POLL_S all lanes."""
+        """Return the regular and changed lanes, or all lanes once every ALL_LANES_POLL_S."""
         now_s = time.monotonic()
         if now_s - self._all_lanes_polled_at_s < ALL_LANES_POLL_S:
             return self._regular_lanes() | changed
@@ -129,10 +129,10 @@ class Claimer:
         return {CRON_LANE, *(job.lane for job in self._jobs.values()), *self._extra_lanes}
 
     async def _claim_from(self, lanes: Collection[LaneName]) -> None:
-        """Claim from all these lanes with few commands, or from each on its own if one fails.
+        """Claim from all these lanes with few commands, or from each lane separately on failure.
 
-        A row that cannot be read fails every claim in its lane. Such a lane is claimed from on its
-        own until that succeeds, so that the other lanes do not wait for it.
+        A row that cannot be read fails every claim in its lane. Such a lane gets a separate claim
+        until one succeeds, so that it does not fail the claims of other lanes.
         """
         names = sorted(lanes)
         separate = [lane for lane in names if lane in self._failed_lanes]

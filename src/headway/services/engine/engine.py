@@ -1,4 +1,4 @@
-"""The engine of one process: claims runs when there is room, and executes them.
+"""The engine of one process: it claims runs when slots are free, and executes them.
 
 Events that this process or others commit make the engine react at once. Polling makes it reliable:
 a lost hint only delays the reaction until the next poll.
@@ -13,9 +13,9 @@ over its runs.
 When the window closes without a renewal, or the database reports that the instance was declared
 dead, the engine ends all executions as LOST without writing their outcome, and registers again
 under a new id. Claims that arrive after the window has closed are not executed; they are released
-when the old instance is swept. The claim token protects the database in any case: a write under a
-stale claim is refused. The trust window only limits how long a job may act outside the database
-at the same time as its successor.
+when the old instance is swept. The claim token always protects the database: a write under a stale
+claim is refused. The trust window only limits how long a job may act outside the database at the
+same time as its successor.
 """
 
 import asyncio
@@ -77,14 +77,14 @@ POLL_S: Final = 1.0
 POLL_ALL_S: Final = 5.0
 """How often the rows of all runs that are executed here are read, in case a hint was lost.
 
-The time until this process notices a decision of another instance therefore does not depend on the
-lease. Only with a very short lease the rows are read more often.
+The delay until a decision of another instance takes effect here therefore does not depend on the
+lease. The rows are read more often only if the lease is very short.
 """
 PRUNE_S: Final = 60.0
 FILES_SWEEP_S: Final = 2.0
 LEASE_CHECK_S: Final = 0.2
 UNWIND_S: Final = 5.0
-"""How long cancelled jobs may take to end when the engine stops."""
+"""How long a stopping engine waits for canceled jobs to end."""
 HELD_COUNT_MAX: Final = 100_000
 
 log = event_log(__name__)
@@ -93,10 +93,11 @@ log = event_log(__name__)
 class Engine:
     """Claims and executes runs inside `async with engine.run()`.
 
-    If one of its loops fails, the body is cancelled and the error of the loop is raised.
+    If a loop of the engine fails, the body is canceled and the error of the loop is raised.
 
-    At the end of the body no more runs are claimed, and executing runs have `stop_wait_s` to end,
-    or no time after an error. Then they are cancelled and handed over to other instances.
+    After the body the engine claims no more runs. Runs that execute then have `stop_wait_s` to end,
+    or no time if the body raised an error. After that time they are canceled and handed over to
+    other instances.
     """
 
     def __init__(
@@ -120,8 +121,8 @@ class Engine:
         """Create an engine that is not started yet.
 
         `prune` removes expired rows until its argument returns True. `discover_jobs` registers jobs
-        that other instances have runs of. `life_lock` stays held when the engine ends; the caller
-        releases it afterwards.
+        that this process can execute from now on, such as the job of flows. `life_lock` stays held
+        when the engine ends; the caller releases it afterwards.
         """
         self._store, self._reader = store, reader
         self._ids, self._clock = ids, clock
@@ -135,12 +136,12 @@ class Engine:
         self._on_start = on_start
         self._claimer = Claimer(store, reader, ids, jobs, on_answer=self._on_claimed)
         self._executing: dict[RunId, Execution] = {}
-        """The latest execution of each run. A lost one may still be ending, but is not in here."""
+        """The latest execution of each run. A lost execution that still ends is not in here."""
         self._tasks: set[asyncio.Task[None]] = set()
         self._all_polled_at_s = float("-inf")
         self._unknown_claims: set[Claim] = set()
         self._failed_hand_overs: dict[Claim, HandOver] = {}
-        """Commands for executions that crashed, until their claims are released."""
+        """The commands that hand over crashed executions, until their claims are released."""
         self._waking_ids: set[RunId] = set()
         self._background = BackgroundTasks()
         self._is_shutting_down = False
@@ -154,10 +155,10 @@ class Engine:
         try:
             await clean_locks(self._reader, self._life_lock)
             async with self._background:
-                # No await from here until the body begins, so that no job starts before it.
+                # Do not await before the body begins, so that no job starts before it.
                 self._claimer.start()
                 claiming = self._start_loops()
-                wait_s = 0.0  # If the body raises an error.
+                wait_s = 0.0  # The wait if the body raises an error.
                 try:
                     yield
                     wait_s = self._stop_wait_s
@@ -188,9 +189,9 @@ class Engine:
         return claiming
 
     async def wait_for_active(self, timeout_s: float) -> bool:
-        """Wait for the runs that execute here now. Return whether they ended in time.
+        """Wait at most `timeout_s` seconds for the runs that execute here now.
 
-        Never raises.
+        Return whether all of them ended. This method never raises.
         """
         active = set(self._tasks)
         if active:
@@ -198,7 +199,7 @@ class Engine:
         return all(task.done() for task in active)
 
     def note_stop(self) -> None:
-        """Note that the program is about to stop. Call this as soon as that is known."""
+        """Record for each execution whether it waits now. Call as soon as a stop is requested."""
         for execution in self._executing.values():
             execution.note_stop()
 
@@ -206,7 +207,7 @@ class Engine:
         self.note_stop()
         self._claimer.stop()
         await asyncio.wait([claiming], timeout=UNWIND_S)
-        claiming.cancel()  # Runs that it may still have claimed are released with the rest.
+        claiming.cancel()  # Runs that it still claims are released with the others.
         self.note_stop()  # Again, for runs that were claimed in the meantime.
         for execution in list(self._executing.values()):
             execution.stop_at_next_wait()
@@ -246,7 +247,10 @@ class Engine:
         )
 
     def _on_renewed(self, until_s: float | None) -> None:
-        """Move the trust window; None means declared dead. Called in the writer's thread."""
+        """Set the end of the trust window, or close it if `until_s` is None (declared dead).
+
+        The writer's thread calls this.
+        """
         self._trusted_until_s = float("-inf") if until_s is None else until_s
 
     async def _reregister_if_lost(self) -> None:
@@ -264,12 +268,12 @@ class Engine:
         self, instance_id: InstanceId, claimed: Sequence[ClaimedRun] | InstanceLost
     ) -> None:
         if isinstance(claimed, InstanceLost):
-            if instance_id == self._instance_id:  # Else it has registered again in the meantime.
-                # Declared dead, or only expired because the clock was set: a renewal decides.
+            if instance_id == self._instance_id:  # Else the engine has registered again.
+                # Declared dead, or only expired because the clock was set: a renewal shows which.
                 self._store.renew_lease()
             return
         if self._is_shutting_down:
-            return  # Nothing would end the executions. The claims are released with the rest.
+            return  # Nothing would end new executions. Their claims are released later.
         if instance_id != self._instance_id or time.monotonic() >= self._trusted_until_s:
             return  # Outside the trust window. Others claim the runs when the lease has expired.
         for run in claimed:
@@ -311,8 +315,8 @@ class Engine:
                 del self._executing[run_id]
 
     async def _release_claim(self, claim: Claim) -> None:
-        """Hand over a run that is no longer executed here, or that does not end when cancelled."""
-        # A run that was never executed counts as progressed: it cannot be the reason for a stop.
+        """Hand over a run that this process no longer executes, or whose job ignores its cancel."""
+        # A run that was never executed counts as progressed: it cannot have caused a stop.
         hand_over = self._failed_hand_overs.get(claim, HandOver(claim, has_progressed=True))
         execution = self._executing.get(claim.run_id)
         if execution is not None and execution.claim == claim:
@@ -371,7 +375,7 @@ class Engine:
         }
 
     async def poll_runs(self, run_ids: Collection[RunId]) -> None:
-        """Read the runs that execute here, and notify them of decisions about them."""
+        """Read these runs if they execute here, and notify their executions of changes."""
         executions = (self._executing.get(run_id) for run_id in run_ids)
         executing = _by_claim(execution for execution in executions if execution is not None)
         if executing:
@@ -384,8 +388,8 @@ class Engine:
         for claim, (execution, awaited_slot) in executing.items():
             run = held_by_claim.get(claim)
             self._notify(execution, run)
-            # The answer to its slot request may have been lost, so grant the slot found in the row.
-            # A slot that it has released since the read began is not the one it waits for.
+            # The answer to a slot request may have been lost, so grant the slot found in the row.
+            # A slot that was released since the read began is not the slot that is awaited.
             has_slot = run is not None and run.slot is not None
             if has_slot and execution.slot_future is awaited_slot:
                 execution.grant_slot()
@@ -444,5 +448,8 @@ _ExecutionsByClaim = dict[Claim, tuple[Execution, "asyncio.Future[None] | None"]
 
 
 def _by_claim(executions: Iterable[Execution]) -> _ExecutionsByClaim:
-    """Map each claim to its execution and to the slot it waits for. Call before a read."""
+    """Map each claim to its execution and the slot future that it waits for now.
+
+    Call before a read of the runs.
+    """
     return {execution.claim: (execution, execution.slot_future) for execution in executions}

@@ -92,7 +92,7 @@ async def _execute(
         await context.end_files(is_released=False)
         answer = await _write_outcome(store, execution, outcome)
     except asyncio.CancelledError:
-        if execution.ending is None:  # Not cancelled by the engine: the program itself is ending.
+        if execution.ending is None:  # The engine did not cancel it: the program ends.
             raise
         span.fail(execution.ending.value)
         await context.end_files(is_released=True)
@@ -101,7 +101,7 @@ async def _execute(
             hand_over = hand_over_command(execution)
             await retry_until_available(lambda: release_claim(store, hand_over))
         return
-    if answer is False:  # The retry was refused: the run was cancelled, or the claim is stale.
+    if answer is False:  # The retry was refused: the run was canceled, or the claim is stale.
         hand_over = HandOver(execution.claim, has_progressed=True)
         await retry_until_available(lambda: release_claim(store, hand_over))
     elif isinstance(answer, TooLate):
@@ -109,13 +109,13 @@ async def _execute(
 
 
 async def _write_outcome(store: Store, execution: Execution, outcome: FinalCommand) -> object:
-    """Write the outcome, and return the store's answer. Retry for as long as it is unavailable.
+    """Write the outcome, and return the answer. Retry while the database is unavailable.
 
     If the database permanently refuses the outcome, for example because it is too large, fail the
     run instead with the code `not_stored`.
     """
     refusals: WriteRefusals | None = None
-    while True:  # Until there is an answer, or the execution is ended from outside.
+    while True:  # Until the store answers, or this task is canceled.
         try:
             return await store.apply(outcome)
         except StoreClosed:
@@ -134,7 +134,7 @@ async def _run_job(job: Job, context: RunContext, execution: Execution) -> Final
     task = asyncio.current_task()
     try:
         arguments = job.parameters.parse(execution.claimed.params)
-    except Exception as error:  # The signature has changed since, or a validator raised.
+    except Exception as error:  # The signature has changed, or a validator raised.
         problem = str(error) if isinstance(error, InvalidInput) else describe_error(error)
         return _build_fail(execution, "invalid_params", problem)
     try:
@@ -147,7 +147,7 @@ async def _run_job(job: Job, context: RunContext, execution: Execution) -> Final
     except BaseException as error:  # A job may raise anything; it becomes the run's error.
         if not is_function_error(error, task):
             raise
-        if execution.ending is not None:  # An error raised while it was being ended is ignored.
+        if execution.ending is not None:  # Ignore an error that the end of the job caused.
             raise asyncio.CancelledError from error
         return _fail_or_retry(job, execution, error)
     if job.is_async:
@@ -180,7 +180,7 @@ def _fail_or_retry(job: Job, execution: Execution, error: BaseException) -> Fail
 def _build_fail(
     execution: Execution, code: str, message: str, *, raised: BaseException | None = None
 ) -> Fail:
-    """Log the failure and return the command that ends the run with it, without its secrets."""
+    """Log a failure, and return the command that fails the run. Both hide the run's secrets."""
     secrets = secret_values(execution.claimed.params)
     message = hide_secrets(message, secrets)
     traceback = None if raised is None else format_traceback(raised, secrets=secrets)
@@ -219,7 +219,7 @@ def _encode_result(execution: Execution, result: Any) -> Complete | Fail:
 
 
 def hand_over_command(execution: Execution) -> HandOver:
-    """Return the command that hands over the run of an execution whose process stops."""
+    """Return the command that hands the run of `execution` over to another instance."""
     return HandOver(
         execution.claim,
         has_progressed=execution.has_progressed or not execution.has_begun,
@@ -228,9 +228,9 @@ def hand_over_command(execution: Execution) -> HandOver:
 
 
 async def release_claim(store: Store, hand_over: HandOver) -> None:
-    """End an execution without an outcome: cancel its run if requested, else hand it over.
+    """End an execution without an outcome: confirm a requested cancel, or hand the run over.
 
-    Another instance, or this one, may then claim the run again.
+    Any instance, including this one, may then claim a run that was handed over.
     """
     if isinstance(await store.apply(ConfirmCancel(hand_over.claim)), TooLate):
         log_if_ended(await store.apply(hand_over))

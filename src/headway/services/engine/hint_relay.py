@@ -3,7 +3,7 @@
 Hints only reduce latency. A cancel, a message or an answer is committed to the database first, and
 then a hint for the run is published. The instance that executes the run receives the hint and reads
 the database. A lost hint costs the time until the next poll. Runs shorter than REGISTER_DELAY_S are
-never registered on the hint bus, because that would cost more than it saves.
+never registered on the hint bus, because the registration would cost more than it saves.
 """
 
 import asyncio
@@ -41,9 +41,10 @@ log = event_log(__name__)
 
 
 class HintRelay:
-    """Relays hints inside `async with relay.run()`, which must enclose that of the engine.
+    """Relays hints inside `async with relay.run()`, which must enclose `engine.run()`.
 
-    A lease is therefore released only after its run has ended here, also when the process stops.
+    The lease of a key is therefore released only after its run has ended here, also when the
+    process stops.
     """
 
     def __init__(
@@ -69,7 +70,7 @@ class HintRelay:
         self._poll_runs = poll_runs
 
     def note_started(self, execution: Execution) -> None:
-        """Take note of an execution that has just begun. The engine calls this."""
+        """Schedule the registration of an execution that has just begun. The engine calls this."""
         register_at_s = asyncio.get_running_loop().time() + REGISTER_DELAY_S
         self._started.append((register_at_s, execution))
         self._started_event.set()
@@ -99,7 +100,7 @@ class HintRelay:
 
     async def _register_started(self) -> None:
         loop = asyncio.get_running_loop()
-        while True:  # Until it is cancelled.
+        while True:  # Until it is canceled.
             await self._started_event.wait()
             self._started_event.clear()
             while self._started:
@@ -113,7 +114,7 @@ class HintRelay:
                         hold.add_done_callback(self._hold_tasks.discard)
 
     async def _hold(self, execution: Execution) -> None:
-        """Hold the lease of the execution's key and receive its hints until it ends."""
+        """Hold the lease of the execution's key and receive its hints until the execution ends."""
         lease = HeldLease(
             hint_bus=self._hint_bus,
             key=execution.claimed.key,
@@ -181,11 +182,11 @@ class HintRelay:
             execution.wakeup.set()
 
     async def _poll_on_hints(self) -> None:
-        while True:  # Until it is cancelled.
+        while True:  # Until it is canceled.
             await self._poll_event.wait()
             self._poll_event.clear()
             run_ids, self._run_ids_to_poll = self._run_ids_to_poll, set()
-            # After a failure, the engine's next poll reads them again.
+            # After a failure, the engine's next poll reads these runs.
             await run_round("hints", partial(self._poll_runs, run_ids))
 
     # Hints for other instances.
@@ -199,7 +200,7 @@ class HintRelay:
                 self._pending_event.set()
 
     async def _publish_pending(self) -> None:
-        while True:  # Until it is cancelled.
+        while True:  # Until it is canceled.
             await self._pending_event.wait()
             self._pending_event.clear()
             hints, self._pending_hints = self._pending_hints, {}
@@ -213,7 +214,7 @@ class HintRelay:
 
 
 def to_hint(event: Event) -> Hint | None:
-    """Return the hint that an executor elsewhere needs after `event`, or None if it needs none."""
+    """Return the hint that another instance needs after `event`, or None if it needs none."""
     if event.type == EventType.MESSAGE_POSTED:
         return Hint.ANSWER if _ANSWER_KIND in event.payload else Hint.MESSAGE
     if event.type == EventType.STATE_CHANGED and _TO_CANCELLING in event.payload:

@@ -3,9 +3,9 @@
 This lease is only a hint for other instances; the claim in the database decides who executes a run.
 The holder renews the lease every third of its time to live. If a renewal is refused, or none
 succeeds within the trust window (`headway.core.lease`), the holder queries the database. If the
-claim is still current there, it acquires the lease again and the work continues. If the claim is
-gone, the work is canceled and LeaseLost is raised. An outage of the hint bus alone therefore
-never ends an execution.
+claim is still current there, the holder acquires the lease again and the work continues. If the
+claim is gone, the work is canceled and LeaseLost is raised. An outage of the hint bus alone
+therefore never ends an execution.
 """
 
 import asyncio
@@ -26,17 +26,20 @@ log = event_log(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeldLease:
-    """A lease that was acquired just before, and is renewed while `run` works."""
+    """A lease of a key that the caller has just acquired; `run` renews it during the work."""
 
     hint_bus: HintBus
     key: Key
     claim: Claim
     ttl_s: float
     is_claim_current: Callable[[], Awaitable[bool]]
-    """Queries the database, which is authoritative."""
+    """Returns whether the claim is current in the database, which is authoritative."""
 
     async def run(self, work: Callable[[], Awaitable[T]]) -> T:
-        """Return the result of `work`. Cancel it and raise LeaseLost if the claim is gone."""
+        """Await `work` while renewing the lease, and return its result.
+
+        Cancel `work` and raise LeaseLost if the claim is gone.
+        """
         try:
             async with asyncio.TaskGroup() as group:
                 renewals = group.create_task(self._renew_repeatedly())
@@ -47,10 +50,10 @@ class HeldLease:
         return result
 
     async def _renew_repeatedly(self) -> None:
-        """Renew every third of the time to live. Raise LeaseLost once the claim is gone."""
+        """Renew the lease every third of its time to live. Raise LeaseLost if the claim is gone."""
         loop = asyncio.get_running_loop()
         deadline_s = trusted_until_s(renewal_sent_s=loop.time(), ttl_s=self.ttl_s)
-        while True:  # Until it is cancelled, or the lease is lost.
+        while True:  # Until it is canceled, or the lease is lost.
             await asyncio.sleep(self.ttl_s / 3)
             sent_s = loop.time()
             is_renewed = await self._renew(deadline_s)

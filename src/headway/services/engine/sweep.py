@@ -1,4 +1,4 @@
-"""Sweep: runs of dead instances, children of ended runs, and runs with a deadline or timer due.
+"""Sweep: release runs of dead instances, end children, and apply due deadlines and timers.
 
 Several instances may sweep at once. Each command checks its conditions again, on locked rows and
 with the database's clock, before it changes anything.
@@ -29,14 +29,14 @@ from headway.services.retrying import wait_until_set
 
 BATCH_SIZE: Final = 500
 PAGE_COUNT_MAX: Final = 20
-"""How many pages a round processes at most. The rest waits for the next round."""
+"""The maximum number of pages of one round. The next round processes the remaining pages."""
 LOOKAHEAD_S: Final = 2.0
-"""How far ahead a round reads timers. Rounds are closer together than that."""
+"""How far ahead a round reads timers: further than the time until the next round."""
 TICK_S: Final = 0.02
-"""Timers that expire within this time of each other are woken together, when the last is due."""
+"""Runs whose timers expire within this time are woken together, when the last one is due."""
 
 UpcomingTimers = Sequence[tuple[float, RunId]]
-"""Parked runs with timers that expire before the next round: (seconds left, run id), in order."""
+"""The seconds left and the id of each parked run whose timer expires soon, in order."""
 
 log = event_log(__name__)
 
@@ -53,10 +53,11 @@ async def sweep(
     *,
     own_instance_id: InstanceId | None = None,
 ) -> UpcomingTimers:
-    """Run one round, and return the timers that expire soon. Commands share transactions.
+    """Run one round of the sweep, and return the timers that expire before the next round.
 
-    `own_instance_id` is the instance that sweeps. Its lease may have expired because the clock was
-    set forward or the machine was suspended. It does not declare itself dead; only others do.
+    The commands of a round share transactions. `own_instance_id` is the instance that sweeps. Its
+    lease may have expired because the clock was set forward or the machine was suspended. An
+    instance never declares itself dead; only other instances do.
     """
     now = await reader.now()
     instances = await reader.instances()
@@ -83,7 +84,7 @@ async def sweep(
 
 
 async def _move_due(store: Store, reader: RunReader) -> _SweepPage:
-    """Process one page of due runs, at most BATCH_SIZE, and return the timers that follow."""
+    """Process a page of at most BATCH_SIZE due runs. Return it and the timers that follow."""
     now = await reader.now()
     read_at_s = time.monotonic()
     runs = await reader.runs_due(add_seconds(now, seconds=LOOKAHEAD_S), limit=BATCH_SIZE)
@@ -110,10 +111,10 @@ async def wake_on_time(
     pending_ids: set[RunId],
     stop_event: asyncio.Event,
 ) -> None:
-    """Wake each run when its timer expires, together with those that expire within TICK_S.
+    """Wake each run when its timer expires, together with runs that are due within TICK_S.
 
-    Remove each run from `pending_ids` when it is woken. Runs that are missed, or woken slightly too
-    early, are found by the next round.
+    Remove each run from `pending_ids` when it is woken. The next round of the sweep finds runs that
+    were missed or woken slightly too early.
     """
     started_s = time.monotonic()
     waiting = deque(timers)
@@ -136,14 +137,14 @@ async def wake_on_time(
 
 
 async def clean_locks(reader: RunReader, life_lock: LifeLock) -> None:
-    """Remove the life locks of ended processes that no registered instance refers to."""
+    """Remove the life locks of ended processes, except locks of registered instances."""
     instances = await reader.instances()
     life_lock.remove_stale({instance.life_lock for instance in instances if instance.life_lock})
 
 
 async def _release_dead_instance(store: Store, reader: RunReader, command: DeclareDead) -> None:
     if not await store.apply(command):
-        return  # It has renewed its lease in the meantime.
+        return  # The instance has renewed its lease in the meantime.
     instance_id = command.instance_id
     for _ in range(PAGE_COUNT_MAX):
         held = await reader.held_runs(instance_id, limit=BATCH_SIZE)
@@ -156,7 +157,7 @@ async def _release_dead_instance(store: Store, reader: RunReader, command: Decla
 
 
 def _command_for(run: Run, now: Instant) -> Expire | ForceCancel | Wake | None:
-    if run.status in TERMINAL:  # It was due only because of its children.
+    if run.status in TERMINAL:  # The run was due only because of its children.
         return None
     if run.status is RunStatus.CANCELLING:
         return ForceCancel(run.id)

@@ -1,4 +1,4 @@
-"""The catalog of flows: definitions are checked, published in versions, and shown."""
+"""The catalog of flows: check definitions, publish them in versions, and read them."""
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
@@ -33,9 +33,9 @@ Definition = str | Mapping[str, Any]
 FLOW_COUNT_MAX: Final = 1_000
 """How many existing flows are read to check the references of a new definition."""
 VERSION_LENGTH_MAX: Final = 11
-"""The version number within the id of a version has fewer digits than this."""
+"""A number with this many digits or more in an id is not a version number."""
 NAME_SUFFIX_LENGTH: Final = 12
-"""How many characters of a new id make a variant of a name that is taken."""
+"""How many characters of a random id are appended to a flow name that is taken."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class PublishedFlow:
     revision: int
     digest: str
     is_new: bool
-    """False if the newest version already had this definition."""
+    """False if the newest version of the flow already had this definition."""
     warnings: tuple[Diagnostic, ...]
     """Problems that are no reason to refuse the definition, each with its path."""
     unknown_fields: tuple[Diagnostic, ...]
@@ -60,7 +60,7 @@ class EffectiveDefinition(NamedTuple):
 
 
 class FlowCatalog:
-    """Publishes and reads flows. Its methods need an open Headway."""
+    """Publishes and reads flows. The methods need an open Headway."""
 
     def __init__(self, ids: IdSource, opened: Callable[[], OpenFlows]) -> None:
         """Create a catalog. `opened` raises RuntimeError if Headway is not open."""
@@ -81,9 +81,9 @@ class FlowCatalog:
     ) -> tuple[Diagnostic, ...]:
         """Return the warnings about a definition that could be published.
 
-        Raise InvalidFlow with every error if it could not be published, or with every warning if
-        `strict` is set and there are warnings. `default_policy` is for a definition without a
-        policy.
+        Raise InvalidFlow with every error if the definition could not be published. If `strict` is
+        set, also raise InvalidFlow with every warning. `default_policy` is the error policy of a
+        definition that has none.
         """
         parsed = await self._parse(definition, strict=strict, default_policy=default_policy)
         return parsed.warnings
@@ -100,11 +100,12 @@ class FlowCatalog:
         default_policy: ErrorPolicy = ErrorPolicy.FAIL,
         by: str = "",
     ) -> PublishedFlow:
-        """Make `definition` the newest version. Running tasks keep their version.
+        """Store `definition` as the newest version of a flow. Running tasks keep their version.
 
         Raise InvalidFlow with every error or, if `strict` is set, with every warning. Raise
-        RevisionConflict if the flow is not at `expected_revision`; 0 means that it must be new.
-        `default_policy` is for a definition without a policy, and is stored with it.
+        RevisionConflict if the flow is not at `expected_revision`; 0 means that the flow must be
+        new. `default_policy` is the error policy of a definition that has none, and is stored with
+        the definition.
         """
         parsed = await self._parse(definition, strict=strict, default_policy=default_policy)
         name, _ = await self.resolve(name)
@@ -120,8 +121,8 @@ class FlowCatalog:
     async def create(self, name: str, *, by: str = "") -> PublishedFlow:
         """Create a flow without a version. If the name is taken, the flow gets a variant of it.
 
-        Two programs that choose the same name never publish into one flow. A caller that repeats
-        the call because it lost the answer gets two flows, and uses one of them.
+        Two programs that choose the same name therefore never publish into one flow. A caller that
+        repeats the call after a lost answer creates a second flow, and uses only one of them.
         """
         name = candidate = check_name(name, field="name")
         while True:  # Until a name is free. The first variant nearly always is.
@@ -185,7 +186,7 @@ class FlowCatalog:
         return parsed
 
     async def list(self, *, limit: int = 100, after: str = "") -> Sequence[SavedFlow]:
-        """Return flows in the order of their names, starting after `after`."""
+        """Return at most `limit` flows in the order of their names, after the name `after`."""
         return await self.services.flow_reader.flows(limit=limit, after=after)
 
     async def get(self, name: str) -> SavedFlow:
@@ -198,8 +199,8 @@ class FlowCatalog:
     async def resolve(self, name: str, version: int | None = None) -> tuple[str, int | None]:
         """Return the name and the version of a flow, given its name or an id.
 
-        The root paths use the ids `flow-…` and `ver-…`. A flow that has such a name takes
-        precedence. Any other name is returned unchanged.
+        The paths at the root of the HTTP API use the ids `flow-…` and `ver-…`. A flow that has such
+        an id as its name takes precedence. Any other name is returned unchanged.
         """
         if not name.startswith((FLOW_PREFIX, VERSION_PREFIX)):
             return name, version
@@ -223,7 +224,7 @@ class FlowCatalog:
         return flow
 
     async def version(self, name: str, version: int | None = None) -> SavedVersion:
-        """Return a version with its definition: `version`, or the published one by default.
+        """Return one version of a flow with its definition, by default the published version.
 
         Raise FlowNotFound if there is no such flow or version.
         """
@@ -237,7 +238,7 @@ class FlowCatalog:
     async def definition(self, name: str, version: int | None = None) -> EffectiveDefinition:
         """Return the effective definition of a version, with its error policy, and its warnings.
 
-        The stored text of a version from before policies existed contains none.
+        The stored text of a version from before error policies existed contains no policy.
         """
         saved = await self.version(name, version)
         stored = ErrorPolicy.FOLLOW_DEFAULT
@@ -247,12 +248,12 @@ class FlowCatalog:
     async def versions(
         self, name: str, *, limit: int = 100, before: int | None = None
     ) -> Sequence[VersionSummary]:
-        """Return versions without their definitions, newest first, starting before `before`."""
+        """Return versions of a flow before version `before`, newest first, without definitions."""
         flow = await self.get(name)
         return await self.services.flow_reader.versions(flow.name, limit=limit, before=before)
 
     async def graph(self, name: str, version: int | None = None) -> str:
-        """Return a Mermaid diagram of a version."""
+        """Return a Mermaid diagram of a version of a flow, by default the published version."""
         saved = await self.version(name, version)
         return to_mermaid(await self.services.definitions.flow(saved.flow, saved.version))
 

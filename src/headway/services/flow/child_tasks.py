@@ -1,4 +1,4 @@
-"""The child tasks of one task: started at most once per call, and collected when they end."""
+"""Start the child tasks of a task, each at most once per call, and collect their outcomes."""
 
 import asyncio
 import json
@@ -24,7 +24,7 @@ from headway.services.retrying import retry_until_available
 from headway.services.submit.submitter import Submitter
 
 FIRST_ATTEMPT: Final = 1
-"""The attempt in the ids of children. A task has no attempts of its own; its nodes have."""
+"""The attempt that the ids of children contain. A task itself is never retried."""
 
 
 class ChildTasks:
@@ -49,10 +49,10 @@ class ChildTasks:
         """The ids of the awaited children, by the id of their call."""
 
     async def start(self, calls: Sequence[CallFlow], *, may_exist: bool) -> list[Answered | Failed]:
-        """Start the children, and return those that have already ended or cannot be started.
+        """Start the children, and return outcomes of those that have ended or cannot start.
 
-        `may_exist` means that an earlier execution may have started them, so that they may have
-        ended.
+        `may_exist` means that an earlier execution of the task may have started the children, so
+        that some may have ended.
         """
         ids = {call.call_id: self._child_id(call.call_id) for call in calls}
         self.open_child_ids |= ids
@@ -72,7 +72,7 @@ class ChildTasks:
         return failures + ended
 
     def list_cancelled(self, effects: Iterable[Effect]) -> list[RunId]:
-        """Return the children that a step cancels, including those of an earlier execution."""
+        """Return the children that a step cancels, also those that earlier executions started."""
         return [
             self._child_id(effect.call_id)
             for effect in effects
@@ -83,7 +83,10 @@ class ChildTasks:
         return make_child_id(self._claim.run_id, _step_name(call_id), FIRST_ATTEMPT)
 
     def take_ended(self, ended: Mapping[RunId, EndedChild]) -> list[Answered | Failed]:
-        """Remove and return the outcomes of awaited children, in the order of their start."""
+        """Return the outcomes of awaited children in `ended`, which are then no longer awaited.
+
+        The outcomes are in the order in which the children were started.
+        """
         if not ended:
             return []
         ended_calls = [
@@ -94,7 +97,7 @@ class ChildTasks:
         return [_to_outcome(call_id, run_id, ended[run_id]) for call_id, run_id in ended_calls]
 
     async def _read_newest_versions(self, names: Collection[str]) -> dict[str, int]:
-        """Return the versions that new tasks of these flows get. Missing flows are left out."""
+        """Return the version that a new task of each flow gets. Missing flows are left out."""
         versions: dict[str, int] = {}
         for name in names:
             with suppress(FlowNotFound):
@@ -150,7 +153,7 @@ def _step_name(call_id: str) -> str:
 
 
 def _to_outcome(call_id: str, run_id: RunId, child: EndedChild) -> Answered | Failed:
-    """Return the outcome of a child's call. Its shared state is the result."""
+    """Return the outcome of the call that started a child. A result is its shared state."""
     if child.status is RunStatus.SUCCEEDED:
         assert child.result is not None
         return Answered(call_id, json.loads(child.result))

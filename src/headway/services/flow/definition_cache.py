@@ -1,4 +1,4 @@
-"""A cache of parsed flow versions. A version never changes, so it is read once."""
+"""A cache of parsed flow versions. Each version is read once, because it never changes."""
 
 import asyncio
 from typing import Final
@@ -18,7 +18,7 @@ class DefinitionCache:
         self._load_lock = asyncio.Lock()
 
     async def flow(self, name: str, version: int) -> Flow:
-        """Return a version of a flow. Raise FlowNotFound if it does not exist."""
+        """Return the parsed version of a flow. Raise FlowNotFound if it does not exist."""
         return (await self._get(name, version))[0]
 
     async def version_id(self, name: str, version: int) -> str:
@@ -43,7 +43,7 @@ class DefinitionCache:
         return loaded
 
     async def read_newest_version(self, name: str) -> int:
-        """Return the version that new tasks get. Raise FlowNotFound if there is none."""
+        """Return the version that new tasks of a flow get. Raise FlowNotFound if there is none."""
         saved = await self._flow_reader.flow(name)
         if saved is None or not saved.published:
             raise FlowNotFound(name)

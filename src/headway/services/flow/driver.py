@@ -1,9 +1,9 @@
 """The driver of a flow task, from its claim until it parks, ends, or loses its claim.
 
-Inputs go into the pure engine, the result of a step is stored in one commit, and only then are its
-effects performed. So a crash repeats the calls whose outcome was not stored, and nothing else. A
-commit that may have failed is harmless: the state is loaded again, and the inputs since then are
-applied again.
+The driver passes inputs to the pure flow engine, stores the result of a step in one commit, and
+only then performs the effects of the step. After a crash, only calls whose outcome was not stored
+are repeated. A commit that may have failed is harmless: the driver loads the state again, and
+applies the inputs since that state again.
 """
 
 import asyncio
@@ -50,11 +50,11 @@ from headway.services.retrying import RETRY_S, retry_until_available
 from headway.services.submit.submitter import Submitter
 
 PARK_WAIT_US_MIN: Final = SECOND_US
-"""A task that waits for less does not park: parking and a new claim cost more."""
+"""A task that waits for a shorter time does not park: parking and a new claim cost more."""
 CHILD_POLL_US: Final = 10 * SECOND_US
 """How often a task that waits for children polls them, in case a notification is lost."""
 WORKER_POLL_US: Final = SECOND_US
-"""How often a driver checks for a worker that a branch awaits while others are in flight."""
+"""How often a driver polls for an awaited worker while other branches are in flight."""
 
 log = event_log(__name__)
 
@@ -73,9 +73,9 @@ class FlowServices:
     workers: Workers
 
     async def drive_task(self, context: RunContext, /, **_params: Any) -> AdvanceFlow:
-        """Execute a flow task. This is the job of all of them.
+        """Execute a flow task. This is the job function of all flow tasks.
 
-        The returned last step ends or parks the task.
+        Return the last step of the execution, which ends or parks the task.
         """
         return await TaskDriver(context, self).run()
 
@@ -107,13 +107,13 @@ class TaskDriver:
             context, services, self._children, self._wake_event, locate_call=self._locate_call
         )
         self._unsaved_outcomes: list[CallOutcome] = []
-        """Outcomes that are applied to the state and not stored yet."""
+        """Outcomes of calls that are applied to the state and not stored yet."""
         self._unsaved_inbox_seqs: list[int] = []
-        """Inbox items that are applied to the state and not stored yet."""
+        """The `seq` of inbox items that are applied to the state and not stored yet."""
         self._read_seq = 0
         self._has_unread = False
         self._first_node_since: Instant | None = None
-        """Since when the first node may be executing, if nothing of it is stored."""
+        """When an execution may have begun the first node, if nothing of that node is stored."""
 
     async def run(self) -> AdvanceFlow:
         must_load = self._checkpoint.get("is_kept") or self._context.execution.claimed.unread_count
@@ -151,7 +151,7 @@ class TaskDriver:
             parts, rows = to_stored_state(stored), stored.rows
         self._unsaved_inbox_seqs.clear()
         self._read_seq = 0
-        # Secrets stay sealed in everything stored about a task; only callees receive them.
+        # Secrets stay sealed in everything stored about a task. Only callees receive the values.
         params = json.loads(self._context.execution.claimed.params)
         self._state: FlowState = (
             create_state(flow, params) if parts is None else load_state(flow, params, parts, rows)
@@ -208,7 +208,7 @@ class TaskDriver:
                 return self._build_park(StepResult())
 
     def _step(self, inputs: Sequence[FlowInput]) -> StepResult:
-        """Apply all inputs, and merge the results for one commit."""
+        """Apply all inputs to the state, and merge the step results into one for one commit."""
         now = self._services.clock.now()
         if len(inputs) == 1:
             return step(self._state, inputs[0], now)
@@ -227,7 +227,7 @@ class TaskDriver:
         return merged
 
     async def _save(self, result: StepResult) -> None:
-        """Store the step, unless loading the task would lead to the same step."""
+        """Store the step, unless the task would reach the same state when it is loaded again."""
         if not self._writer.has_changes(self._state, result):
             return
         advance = self._build_advance(result, ContinueTask())
@@ -264,7 +264,7 @@ class TaskDriver:
         return self._build_park(result)
 
     def _is_idle(self) -> bool:
-        """Return whether this execution can expect no input soon."""
+        """Return True if this execution expects no input soon, so that the task may park."""
         if self._has_unread or not self._calls.is_idle:
             return False
         wake_at = next_wake_at(self._state)
@@ -308,8 +308,9 @@ class TaskDriver:
     async def _read_resume_inputs(self) -> list[FlowInput]:
         """Return the inputs of a resumed task: its unread inbox, and a wake-up.
 
-        Readers see a signal as soon as it is accepted, so signals precede the wake-up, which
-        applies elapsed time. Only signals accepted after the first node was begun follow it.
+        A signal is visible to readers as soon as it is accepted. Signals therefore precede the
+        wake-up, which applies elapsed time. Only signals that were accepted after the first node
+        was begun follow the wake-up.
         """
         signals, children = await self._read_inbox()
         since = self._first_node_since
@@ -319,14 +320,14 @@ class TaskDriver:
         return [*resume_inputs, *await self._read_offers()]
 
     async def _wait_for_inputs(self, wake_at: Instant | None) -> Sequence[FlowInput]:
-        """Wait for inputs and return them. An empty list means that the task may be parked."""
+        """Wait for inputs and return them. An empty result means that the task may be parked."""
         while True:  # Until there is an input.
             self._has_unread |= self._wake_event.clear_and_check_news()
             ended = self._calls.take_ended()
             self._unsaved_outcomes = list(ended)
             if ended and not self._has_unread and wake_at is None:
                 return ended
-            # Signals received during a call precede its outcome, so that the next node sees them.
+            # Signals received during a call precede its outcome, so that the next node gets them.
             signals, children = await self._read_inbox()
             inputs: list[FlowInput] = [*map(_to_signal, signals), *children, *ended]
             now = self._services.clock.now()
@@ -349,7 +350,7 @@ class TaskDriver:
                 continue
 
     async def _read_offers(self) -> list[FlowInput]:
-        """Return the awaited services that live workers offer now."""
+        """Return an input for each awaited service that a live worker offers now."""
         awaited = self._state.frames[-1].awaited_services
         if not awaited or self._state.is_over:
             return []
@@ -359,7 +360,7 @@ class TaskDriver:
         return [ServiceOffered(service) for service in sorted(offered)]
 
     async def _read_inbox(self) -> tuple[list[InboxItem], list[CallOutcome]]:
-        """Return the new signals, in order, and the outcomes of children."""
+        """Return the new signals in the inbox, in order, and the outcomes of ended children."""
         if not self._has_unread:
             return [], []
         self._has_unread = False
@@ -388,7 +389,7 @@ class TaskDriver:
 
 
 def to_task_error(state: FlowState) -> dict[str, Any]:
-    """Return the error of a failed task for its readers: the node and the cause."""
+    """Return the error document of a failed task: a code, a message, and the failed node."""
     error = {"code": state.error_code or "flow_failed", "message": state.error}
     if not state.failed_path or not state.frames[0].flow.fails_on_error:
         return error
@@ -399,7 +400,7 @@ def to_task_error(state: FlowState) -> dict[str, Any]:
 
 
 async def _wait_for_stop() -> Never:
-    """Wait until the engine stops this execution, which has lost its claim or been cancelled."""
+    """Wait until the engine cancels this task, because its claim is lost or its run canceled."""
     await asyncio.Event().wait()
     raise AssertionError("unreachable: the event is never set")
 

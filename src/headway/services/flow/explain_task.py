@@ -1,4 +1,4 @@
-"""Explain why a task does not move: what its node waits for, and which service is missing."""
+"""Explain why a task does not advance: the node that waits, and its cause and remedy."""
 
 from collections.abc import Collection
 from dataclasses import replace
@@ -24,15 +24,15 @@ from headway.services.flow.waiting_nodes import (
 )
 
 HELD_OR_PARKED: Final = frozenset({Gate.RUNNING, Gate.WAITING, Gate.NOT_DUE, Gate.INBOX})
-"""The gates at which the task's own node is the reason for the wait."""
+"""The gates at which the current node of the task is the reason for the wait."""
 
 
 def explain_task(
     explanation: Explanation, task: TaskView, state: FlowState, *, offered_services: Collection[str]
 ) -> Explanation:
-    """Refine the explanation of a task's run with the state of its flow.
+    """Return the explanation of a task's run, refined with the state of its flow.
 
-    `offered_services` are those that live workers offer.
+    `offered_services` are the services that live workers offer.
     """
     if explanation.gate not in HELD_OR_PARKED or state.is_over:
         return explanation
@@ -67,7 +67,7 @@ def explain_task(
 
 
 def _pending_services(frame: Frame) -> list[str]:
-    """Return the services that the node has yet to call, without those of finished branches."""
+    """Return the services that the unfinished branches of the node call."""
     node = frame.node
     if node.function or node.flow:
         return []

@@ -1,8 +1,8 @@
 """The clock of flow tasks: the database's time, advanced by this process's monotonic clock.
 
-Tasks are woken by the database's clock. A driver whose clock is slightly behind would find nothing
-to do, park, and be woken again at once. Elapsed time comes from a monotonic clock, so a jump of
-this machine's wall clock moves no timer.
+Tasks are woken by the database's clock. If a driver's clock were slightly behind, the driver would
+find nothing to do, park the task, and be woken again at once. Elapsed time comes from a monotonic
+clock, so a jump of this machine's wall clock moves no timer.
 """
 
 from contextlib import AbstractAsyncContextManager
@@ -12,7 +12,7 @@ from headway.core.ids import SECOND_US, Instant
 from headway.ports.clock import Clock
 
 ANSWER_DELAY_US_MAX: Final = SECOND_US
-"""A difference up to this is attributed to a slow answer from the database."""
+"""A lead of this clock of at most this time is attributed to a slow database answer."""
 
 
 class FlowClock:
@@ -22,7 +22,7 @@ class FlowClock:
         self._anchor(clock.now())
 
     def sync(self, now: Instant) -> None:
-        """Adopt the database's time, unless this clock is ahead by at most an answer's delay."""
+        """Set this clock to the database's time, unless it is at most ANSWER_DELAY_US_MAX ahead."""
         if not self._is_synced or not 0 <= self.now() - now <= ANSWER_DELAY_US_MAX:
             self._anchor(now)
             self._is_synced = True
@@ -32,9 +32,9 @@ class FlowClock:
         self._synced_at_s = self._clock.monotonic_s()
 
     def now(self) -> Instant:
-        """Return the current time.
+        """Return the current time of the database, as estimated by this process.
 
-        It goes back only if the database's clock was set back by more than a second.
+        The time goes back only if the database's clock was set back by more than a second.
         """
         return Instant(
             self._synced_now + round((self._clock.monotonic_s() - self._synced_at_s) * SECOND_US)

@@ -1,4 +1,4 @@
-"""The flows of an open Headway: start tasks, and signal, approve, rerun and list them."""
+"""The public API of flows: start tasks, and signal, approve, rerun and list them."""
 
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import replace
@@ -65,8 +65,9 @@ class Flows(FlowCatalog):
     ) -> Any:
         """Register a function for nodes of kind `local`, under its own name unless one is given.
 
-        It is called with the node's input and, if it takes a second argument, with the parameters.
-        Its return value is the node's result, and an exception is the node's error.
+        The function is called with the node's input and, if it takes a second argument, with the
+        parameters of the node. Its return value is the node's result, and an exception is the
+        node's error.
         """
 
         def register(function: F) -> F:
@@ -91,7 +92,10 @@ class Flows(FlowCatalog):
         idempotency_key: str | None = None,
         by: str = "",
     ) -> RunHandle:
-        """Accept a task of the flow durably. It keeps its version when another is published."""
+        """Submit a task of a flow, and return its handle once the task is stored.
+
+        The task keeps its version of the flow when another version is published.
+        """
         policy = _parse_policy(on_conflict)
         name, version = await self.resolve(name, version)
         number = (
@@ -118,10 +122,10 @@ class Flows(FlowCatalog):
     async def rerun(
         self, task_id: str, node: str, *, idempotency_key: str | None = None, by: str = ""
     ) -> RunHandle:
-        """Start a new task of the same version, key and parameters that begins at `node`.
+        """Start a new task that repeats an ended task from `node` on.
 
-        It starts with the shared state of the old task. Raise KeyBusy if the old task has not
-        ended.
+        The new task has the version, key, parameters and shared state of the old task. Raise
+        KeyBusy if the old task has not ended.
         """
         old = await self._read_task(task_id)
         view = await self._views.build(old)
@@ -167,7 +171,7 @@ class Flows(FlowCatalog):
     ) -> Sequence[TaskView]:
         """Return tasks, most recently updated first.
 
-        The next page begins `after` the `position` of the last one.
+        For the next page pass the `position` of the last task as `after`.
         """
         task_filter = TaskFilter(statuses=statuses, flow=flow, waits_for=waits_for)
         return [task async for task in self.iter_tasks(task_filter, limit=limit, after=after)]
@@ -175,7 +179,7 @@ class Flows(FlowCatalog):
     async def iter_tasks(
         self, task_filter: TaskFilter, *, limit: int, after: tuple[Instant, RunId] | None = None
     ) -> AsyncIterator[TaskView]:
-        """Yield tasks one by one, for callers that cannot hold all of them in memory."""
+        """Yield the tasks of `tasks` one by one, for callers that must limit their memory."""
         if task_filter.flow is not None:
             flow, _ = await self.resolve(task_filter.flow)
             task_filter = replace(task_filter, flow=flow)
@@ -196,13 +200,15 @@ class Flows(FlowCatalog):
     async def iter_node_runs(
         self, task_id: str, *, limit: int, after_seq: int = 0
     ) -> AsyncIterator[NodeRun]:
-        """Yield node runs one by one, for callers that cannot hold all of them in memory."""
+        """Yield the rows of `node_runs` one by one, for callers that must limit their memory."""
         task = await self._read_task(task_id)
         async for row in self._views.node_runs(task, limit=limit, after_seq=after_seq):
             yield row
 
     async def signal(self, task_id: str, key: str, value: Any, *, by: str = "") -> None:
-        """Set `key` of the task's shared state, and wake the task. An early signal is stored.
+        """Set `key` of the task's shared state, and wake the task.
+
+        A signal that arrives before the task waits for it is stored.
 
         Raise RunNotActive if the task has ended, and TooLarge if the value does not fit.
         """
@@ -214,7 +220,7 @@ class Flows(FlowCatalog):
     async def approve(self, task_id: str, answer: bool | str = True, *, by: str = "") -> None:
         """Answer the approval that the task waits for. The first answer is final.
 
-        Raise ApprovalNotOpen if the task waits for none or has been answered.
+        Raise ApprovalNotOpen if the task does not wait for an approval or has an answer already.
         """
         raw_answer: object = answer
         if not isinstance(raw_answer, bool | str) or raw_answer == "":
@@ -261,9 +267,9 @@ class Flows(FlowCatalog):
             raise TooLarge("value", problem)
 
     async def refine_explanation(self, run: Run, explanation: Explanation) -> Explanation:
-        """Explain why a task does not move, given the explanation of its run.
+        """Return why a task does not advance, given the explanation of its run.
 
-        The explanation of a run that is not a task is returned unchanged, without a query.
+        If the run is not a task, return the explanation unchanged, without a query.
         """
         task = await self.services.flow_reader.task(run.id) if run.job == FLOW_JOB else None
         if task is None:

@@ -19,12 +19,15 @@ from headway.services.job_errors import describe_error, is_function_error
 
 FlowFunction = Callable[..., Any]
 THREAD_COUNT_MAX: Final = 256
-"""How many plain functions run at once. Further calls wait for a free thread."""
+"""How many plain functions may run at once. Further calls wait for a free thread."""
 _CONTAINERS: Final = (dict, list)
 
 
 class Functions:
-    """A registry of functions. `async def` runs in the event loop, plain `def` in a thread."""
+    """The registry of the functions that nodes call.
+
+    An `async def` function runs in the event loop, and a plain `def` function in a thread.
+    """
 
     def __init__(self) -> None:
         self._functions: dict[str, tuple[FlowFunction, int, bool]] = {}
@@ -35,9 +38,10 @@ class Functions:
         return sorted(self._functions)
 
     def add(self, function: FlowFunction, name: str | None = None) -> None:
-        """Register a function of the node's input and, if it takes two arguments, the parameters.
+        """Register a function under `name`, or under its own name.
 
-        Raise InvalidInput if the name is taken or the arguments do not fit.
+        The function takes the input of the node and, if it has a second argument, the parameters.
+        Raise InvalidInput if the name is taken or the function takes other arguments.
         """
         own_name: str = getattr(function, "__name__", "")
         function_name = check_name(own_name if name is None else name, field="name")
@@ -53,10 +57,11 @@ class Functions:
         )
 
     async def call(self, command: CallFunction) -> CallOutcome:
-        """Call the function and return the outcome, even if it raises. Cancel this to stop it.
+        """Call a function and return the outcome, also if the function raises.
 
-        Return CalleeUnavailable if this process has not registered it: another process may have,
-        such as the next version of this program.
+        To stop an `async def` function, cancel this call. Return CalleeUnavailable if this process
+        has not registered the function: another process may have, such as the next version of this
+        program.
         """
         registered = self._functions.get(command.function)
         if registered is None:
@@ -75,7 +80,7 @@ class Functions:
         except asyncio.CancelledError as error:
             if _is_being_cancelled():
                 raise
-            # Something that the function awaited was cancelled, not this call.
+            # Something that the function awaited was canceled, not this call.
             return Failed(command.call_id, describe_error(error))
         except BaseException as error:  # Every exception of the function is the node's error.
             if not is_function_error(error, task):
@@ -84,7 +89,7 @@ class Functions:
         return to_outcome(command.call_id, result)
 
     async def _run_in_thread(self, function: FlowFunction, name: str) -> Any:
-        """Run the function in its own thread, so that an endless one occupies no pool thread."""
+        """Run a function in its own thread, so that an endless function occupies no pool thread."""
         await self._threads.acquire()
         future = start_in_thread(function, name=f"headway-function-{name}")
         future.add_done_callback(self._release_thread)
@@ -93,11 +98,11 @@ class Functions:
     def _release_thread(self, future: "asyncio.Future[Any]") -> None:
         self._threads.release()
         if not future.cancelled():
-            future.exception()  # Mark as retrieved: the awaiting call may have been cancelled.
+            future.exception()  # Mark as retrieved: the awaiting call may have been canceled.
 
 
 def to_outcome(call_id: str, result: Any) -> Answered | Failed:
-    """Return the result if it is a valid document, else a final failure."""
+    """Return an outcome with `result`, or a final failure if that is not a valid document."""
     if result is None or isinstance(result, bool) or _is_small_int(result):
         return Answered(call_id, result)  # Always a valid document.
     try:
@@ -116,7 +121,10 @@ _COPIED_TYPES: Final = (dict, list, tuple)
 
 
 def copy_with_secrets(value: Any) -> Any:
-    """Return a copy with secrets revealed, so that changes to it do not affect the task."""
+    """Return a copy of `value` with its secrets revealed.
+
+    The function may change the copy without an effect on the task.
+    """
     if isinstance(value, Mapping):
         if not value:
             return {}

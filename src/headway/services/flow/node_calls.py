@@ -1,4 +1,4 @@
-"""The calls of one execution of a task: to workers, to functions, and of child tasks."""
+"""The calls that one execution of a task makes: to workers, functions and child tasks."""
 
 import asyncio
 from collections.abc import Callable, Collection, Sequence
@@ -29,14 +29,14 @@ class Callees(Protocol):
 
 
 class WakeEvent(asyncio.Event):
-    """Wakes the driver, and records whether the engine set it, which means inbox items."""
+    """Wakes the driver of a task, and records whether the inbox may have new items."""
 
     def __init__(self) -> None:
         super().__init__()
         self._has_news = False
 
     def set(self) -> None:
-        """Wake the driver because of inbox items. The engine calls it."""
+        """Wake the driver because the inbox may have new items. The engine calls this."""
         self._has_news = True
         super().set()
 
@@ -45,14 +45,14 @@ class WakeEvent(asyncio.Event):
         super().set()
 
     def clear_and_check_news(self) -> bool:
-        """Clear the event. Return whether the engine had set it since the last time."""
+        """Clear the event. Return whether the inbox may have new items since the last call."""
         had_news, self._has_news = self._has_news, False
         self.clear()
         return had_news
 
 
 class Calls:
-    """The calls in flight, and the outcomes that are not applied to the state yet."""
+    """The calls of a task in flight, and the outcomes not yet applied to its state."""
 
     def __init__(
         self,
@@ -63,7 +63,7 @@ class Calls:
         *,
         locate_call: Callable[[str], dict[str, Any]],
     ) -> None:
-        """`locate_call` returns the node and branch of a call."""
+        """Create the calls of an execution. `locate_call` returns the node and branch of a call."""
         self._context = context
         self._callees = callees
         self._children = children
@@ -88,14 +88,14 @@ class Calls:
         return not (self._in_flight or self._ended)
 
     def take_ended(self) -> list[CallOutcome]:
-        """Remove and return the outcomes since the last time."""
+        """Remove and return the outcomes of ended calls that were not taken before."""
         ended, self._ended = self._ended, []
         return ended
 
     def cancel_except(self, open_call_ids: Collection[str]) -> None:
-        """Cancel all other calls.
+        """Cancel all calls in flight except `open_call_ids`.
 
-        Their CancelCall effects may have been lost with the answer to a commit.
+        The CancelCall effects of the others may have been lost with the answer to a commit.
         """
         for call_id in self._in_flight.keys() - open_call_ids:
             self._in_flight.pop(call_id).cancel()
@@ -107,7 +107,8 @@ class Calls:
 
         Calls whose outcomes are in `processed` are not made again. `may_run_inline` means that only
         the outcome of a single call can advance the task. Such a call needs no asyncio task of its
-        own: a signal that arrives during it stays in the inbox, where readers see it already.
+        own: a signal that arrives during the call stays in the inbox, where it is already visible
+        to readers.
         """
         if may_run_inline and len(effects) == 1 and self.is_idle:
             match effects[0]:
@@ -127,7 +128,10 @@ class Calls:
     def _start_calls(
         self, effects: Sequence[Effect], started_ids: Collection[str]
     ) -> list[CallFlow]:
-        """Start the calls that need no store access, and return the child tasks to start."""
+        """Start the calls of workers and functions, and return the child tasks to start.
+
+        Cancel calls as the effects require.
+        """
         started = set(started_ids)
         starts: list[CallFlow] = []
         for effect in effects:
@@ -141,7 +145,7 @@ class Calls:
                     starts.append(effect)
                 case CancelCall(call_id, is_child):
                     starts = [start for start in starts if start.call_id != call_id]
-                    if is_child:  # The stored step has already cancelled it.
+                    if is_child:  # The stored step has already canceled the child.
                         self._children.open_child_ids.pop(call_id, None)
                     elif (call := self._in_flight.pop(call_id, None)) is not None:
                         call.cancel()
@@ -170,7 +174,7 @@ class Calls:
         )
 
     def _report_progress(self, call_id: str, progress: dict[str, Any]) -> None:
-        """Publish a worker's progress as the progress of the task, with its node and branch."""
+        """Store a worker's progress as the progress of the task, with the node and branch."""
         self._group.create_task(self._context.progress(**progress | self._locate_call(call_id)))
 
 

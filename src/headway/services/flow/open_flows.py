@@ -1,4 +1,4 @@
-"""The part of flows that exists only while Headway is open."""
+"""The services of flows that exist only while Headway is open."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -23,14 +23,14 @@ class OpenFlows:
     jobs: dict[str, Job]
 
     async def refresh(self) -> None:
-        """Check for flows and workers that other processes have registered. The engine calls it."""
+        """Check for flows and workers of other processes. The engine calls this regularly."""
         if FLOW_JOB not in self.jobs and await self.services.flow_reader.has_flows():
             self.register_job()
         if FLOW_JOB in self.jobs:
             await self.worker_watch.poll()
 
     def register_job(self) -> None:
-        """Let the engine of this process drive tasks."""
+        """Register the job of flow tasks, so that the engine of this process executes them."""
         if FLOW_JOB not in self.jobs:
             drive = self.services.drive_task
             self.jobs[FLOW_JOB] = Job(
@@ -43,7 +43,7 @@ class OpenFlows:
 
 @asynccontextmanager
 async def open_flows(services: FlowServices, jobs: dict[str, Job]) -> AsyncIterator[OpenFlows]:
-    """Open the services of flows. This process drives tasks as soon as a flow exists."""
+    """Open the services of flows. This process executes tasks as soon as a flow exists."""
     flows = OpenFlows(
         services=services,
         views=TaskViewBuilder(services.flow_reader, services.definitions),
@@ -51,7 +51,7 @@ async def open_flows(services: FlowServices, jobs: dict[str, Job]) -> AsyncItera
         jobs=jobs,
     )
     try:
-        # Sync first: workers count as alive by this clock.
+        # Sync first: this clock decides whether a worker counts as alive.
         services.clock.sync(await services.run_reader.now())
         if services.functions.names or await services.flow_reader.has_flows():
             flows.register_job()

@@ -1,4 +1,4 @@
-"""Build the command that stores a step, from the stored part of the task and the step."""
+"""Build the command that stores a step of a task."""
 
 import json
 from collections.abc import Sequence
@@ -17,14 +17,14 @@ from headway.core.run.run import Claim
 from headway.ports.flow_reader import SharedState
 
 _BRACES_SIZE: Final = 1
-"""Two braces, minus the comma that the last member does not have."""
+"""The size of two braces, minus the comma that the last member does not have."""
 _TOO_LARGE: Final = f"is more than {BYTE_COUNT_MAX:,} bytes"
 
 
 class StepWriter:
-    """Tracks the stored part of a task. Only the holder of the claim may use it.
+    """Builds the commands that store steps, and tracks the stored sizes of the shared state.
 
-    No other process writes these rows while the claim is held.
+    Only the holder of the claim may use it, because then no other process writes these rows.
     """
 
     def __init__(self, claim: Claim, parent_id: RunId | None) -> None:
@@ -37,7 +37,7 @@ class StepWriter:
         self._pending_sizes: dict[str, int | None] = {}
         """The new sizes of the members that the step changes. None for a removed member."""
         self._pending_growth = 0
-        """How many bytes larger the shared state becomes with the step."""
+        """By how many bytes the step enlarges the shared state."""
         self._stored_cursor: str | None = None
 
     def load(self, stored: StoredTask) -> None:
@@ -50,8 +50,8 @@ class StepWriter:
     def has_changes(self, state: FlowState, result: StepResult) -> bool:
         """Return whether the step changes anything that is stored.
 
-        A new task that has only entered its first node is not stored: loading it leads to the same
-        state.
+        The state of a new task that has only entered its first node need not be stored, because the
+        next execution reaches the same state.
         """
         if result.rows or result.shared_keys or result.is_inner_changed:
             return True
@@ -70,9 +70,9 @@ class StepWriter:
         then: ContinueTask | ParkTask | EndTask,
         cancelled_ids: Sequence[RunId] = (),
     ) -> AdvanceFlow:
-        """Return the command that stores the step. Raise TooLarge if a part of it is too large.
+        """Return the command that stores a step. Raise TooLarge if a part of the step is too large.
 
-        `cancelled_ids` are children whose outcome is no longer needed.
+        `cancelled_ids` are the ids of children whose outcome is no longer needed.
         """
         run_id = self._claim.run_id
         rows = tuple([_check_row_size(to_row(run_id, row)) for row in result.rows])
@@ -113,7 +113,7 @@ class StepWriter:
         )
 
     def mark_stored(self) -> None:
-        """Adopt the pending sizes and cursor after the commit."""
+        """Record that the step of the last `build_advance` is committed."""
         self._size += self._pending_growth
         for key, size in self._pending_sizes.items():
             if size is None:
@@ -126,7 +126,7 @@ class StepWriter:
 def measure_signal(shared: SharedState, key: str, value: Document) -> SharedStateUsage:
     """Return the size of the shared state with the signal and all unread signals.
 
-    Unread signals count in full, as they are stored, although one may replace another.
+    Each unread signal counts in full, as it is stored, although one may replace another.
     """
     sizes = {name: _member_size(encode_json(name), text) for name, text in shared.members.items()}
     sizes[key] = _member_size(encode_json(key), value)
@@ -135,7 +135,7 @@ def measure_signal(shared: SharedState, key: str, value: Document) -> SharedStat
 
 
 def _member_size(name: str, value: str) -> int:
-    """Return the size of a member in bytes, with its colon and its comma."""
+    """Return the size of a member of the shared state in bytes, with its colon and comma."""
     return byte_count(name) + byte_count(value) + 2
 
 
@@ -167,7 +167,7 @@ def _build_columns(
 
 
 def to_stored_state(stored: StoredTask) -> StoredState | None:
-    """Return the parts of the state, or None if the task is still before its first node."""
+    """Return the stored state of a task, or None if no step of the task is stored."""
     task = stored.flow_run
     if task.standing is None:
         return None

@@ -1,4 +1,4 @@
-"""A task as readers see it: its state restored from the parts in which it is stored."""
+"""Build views of tasks for readers, from the rows in which a task is stored."""
 
 import json
 from collections.abc import AsyncIterator
@@ -32,22 +32,22 @@ class TaskView:
     version_id: str
     params: dict[str, Any]
     shared: dict[str, Any]
-    """The shared state, with the run state of the node in `_rt` while the task is active."""
+    """The shared state. While the task is active, `_rt` contains the run state of the node."""
     node: str
     last_action: str
     step_count: int
-    """The number of its node runs."""
+    """The number of node runs of the task."""
     retry_state: dict[str, Any]
     waits_for: str | None
     awaited_key: str | None
-    """The key that a signal must set for the task to continue, if it waits for one."""
+    """The key that a signal must set for the task to continue, or None."""
     awaited_worker: AwaitedWorker | None
-    """The wait for a worker, if its node waits for one."""
+    """The details of the wait if the current node waits for a worker, or None."""
     error: dict[str, Any] | None
     rerun_of: RunId | None
     updated_at: Instant
     position: tuple[Instant, RunId]
-    """The position in the order in which tasks are listed."""
+    """The position in lists of tasks, from which the next page continues."""
 
     @property
     def id(self) -> RunId:
@@ -67,7 +67,7 @@ class TaskViewBuilder:
         return (await self.build_with_state(task))[0]
 
     async def build_with_state(self, task: FlowTask) -> tuple[TaskView, FlowState]:
-        """Return the view and the state from which it was made."""
+        """Return the view of a task, and the flow state from which the view was made."""
         state = await self._load_state(task)
         return await self._build_view(task, state), state
 
@@ -99,8 +99,8 @@ class TaskViewBuilder:
     ) -> AsyncIterator[NodeRun]:
         """Yield node runs in the order in which they ended, including a cancellation (R5.4).
 
-        The cancellation is not stored as a node run, because a task may be canceled while no
-        process executes it.
+        The node run of a cancellation is built here. It is not stored, because a task may be
+        canceled while no process executes it.
         """
         run = task.record.run
         async for row in self._flow_reader.node_runs(run.id, limit=limit, after_seq=after_seq):
@@ -125,7 +125,7 @@ class TaskViewBuilder:
             else load_state(flow, params, parts, stored.rows)
         )
         if run.is_active:
-            # Readers see accepted signals before the driver has applied them.
+            # Accepted signals are visible to readers before the driver has applied them.
             for item in stored.unread:
                 if item.kind == SIGNAL:
                     signal = json.loads(item.payload)

@@ -14,7 +14,7 @@ FUNCTION: Final = "function"
 TIMER: Final = "timer"
 WORKER: Final = "worker"
 ALWAYS_PARKED: Final = frozenset({APPROVAL, EVENT, FUNCTION, WORKER})
-"""Reasons that another process may end at any time, so that the task parks at once."""
+"""The reasons for which a task parks at once: another process may end the wait at any time."""
 _REASONS: Final = {
     Kind.TIMER: TIMER,
     Kind.WAIT_EVENT: EVENT,
@@ -23,7 +23,7 @@ _REASONS: Final = {
 
 
 def wait_reason(state: FlowState) -> str:
-    """Return why the task waits, as stored in `waits_for`."""
+    """Return the reason why the task waits, which is stored in the column `waits_for`."""
     frame = state.frames[-1]
     if not frame.is_entered:
         return "retry"
@@ -37,7 +37,7 @@ def wait_reason(state: FlowState) -> str:
 
 
 class AwaitedWorker(NamedTuple):
-    """A task's wait for a worker."""
+    """The wait of a task for a worker that offers its services."""
 
     services: tuple[str, ...]
     """The services that no live worker offers, or whose workers cannot be reached."""
@@ -49,7 +49,7 @@ class AwaitedWorker(NamedTuple):
 
 
 def awaited_worker(state: FlowState) -> AwaitedWorker | None:
-    """Return the wait of the task for a worker, or None if it does not wait for one."""
+    """Return the wait of a task for a worker, or None if the task does not wait for a worker."""
     frame = state.frames[-1]
     waiting = [branch for branch in frame.open_branches.values() if branch.is_awaiting_callee]
     if state.is_over or not frame.is_entered or frame.node.function or not waiting:
@@ -62,7 +62,7 @@ def awaited_worker(state: FlowState) -> AwaitedWorker | None:
 
 
 def awaited_path(state: FlowState) -> Path | None:
-    """Return the path at which the node expects an event or an approval, or None."""
+    """Return the path at which the node expects an event or approval, or None if it does not."""
     frame = state.frames[-1]
     name = AWAITED_PATH_PARAMS.get(frame.node.kind)
     if name is None or not frame.is_entered or state.is_over:
@@ -75,6 +75,9 @@ def awaited_path(state: FlowState) -> Path | None:
 
 
 def awaited_key(state: FlowState) -> str | None:
-    """Return the key of the shared state that a signal must set, or None if there is none."""
+    """Return the key of the shared state that a signal must set for the node to continue.
+
+    Return None if the node waits for no signal, or for a value inside a key.
+    """
     path = awaited_path(state)
     return None if path is None else path.exact_key

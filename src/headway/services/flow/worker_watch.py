@@ -1,10 +1,10 @@
 """Wake tasks that are parked because no live worker offered their service.
 
-Such a task holds no slot and polls nothing. Each process polls the registry once per second, and
-reuses what it has read for its calls if that is less than a second old. When a service has appeared
-since, the tasks that wait for it are woken. All waiting tasks are also checked every ten seconds,
-because a task may park while its worker registers. Without a worker, a task wakes by itself at the
-end of its wait.
+Such a task holds no slot and polls nothing. Each process polls the worker registry once per second,
+and reuses a read of the registry for its calls for less than a second. When a new service has
+appeared, the tasks that wait for it are woken. All waiting tasks are also checked every ten
+seconds, because a task may park while its worker registers. Without a worker, a task wakes by
+itself at the end of its wait.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ from headway.services.flow.waiting_nodes import WORKER
 from headway.services.flow.workers import Workers
 
 SCAN_S: Final = 10.0
-"""How often all waiting tasks are checked, even if no service has appeared."""
+"""How often all waiting tasks are checked, even if no new service has appeared."""
 TASK_COUNT_MAX: Final = 100_000
 WAKE_BATCH_COUNT: Final = 500
 
@@ -35,7 +35,7 @@ class WorkerWatch:
         self._scanned_at_s = float("-inf")
 
     async def poll(self) -> None:
-        """Wake the tasks whose service a worker offers now."""
+        """Wake the parked tasks that wait for a service that a live worker offers now."""
         offered = await self._workers.read_recent_services()
         now_s = time.monotonic()
         has_new_service = bool(offered - self._offered)

@@ -1,4 +1,4 @@
-"""The worker registry and calls to workers: choose one, call it, and cancel if needed."""
+"""The worker registry, and calls to workers: choose a worker, call it, and cancel the call."""
 
 import asyncio
 import json
@@ -49,9 +49,9 @@ REGISTRY_MAX_AGE_S: Final = 1.0
 """How long a read of the registry is reused. A slightly outdated load does no harm."""
 NO_WORKER: Final = "no worker"
 SKIPPED_COUNT_MAX: Final = 100
-"""How many unreachable workers are skipped before a call is given up."""
+"""The maximum number of unreachable workers that one call tries."""
 TURN_COUNT_MAX: Final = 1_000
-"""For how many services the round-robin position is stored."""
+"""The maximum number of services whose round-robin position is stored."""
 ReportProgress = Callable[[dict[str, Any]], None]
 
 
@@ -64,7 +64,10 @@ class HeldCall(NamedTuple):
 
 
 class NotBegun(NamedTuple):
-    """The worker is gone or draining: nothing was done, and another may be called instead."""
+    """The outcome of a call to a worker that is gone or draining and has done nothing.
+
+    Another worker may be called instead.
+    """
 
     failure: Failed
 
@@ -80,7 +83,7 @@ class Workers:
         *,
         make_client: Callable[[], WorkerClient],
     ) -> None:
-        """`make_client` is called before the first call to a worker."""
+        """Create the registry. `make_client` is called before the first call to a worker."""
         self._store = store
         self._reader = reader
         self._make_client = make_client
@@ -106,7 +109,10 @@ class Workers:
         return await self._store.apply(RecordHeartbeat(id=worker_id, load=load))
 
     async def list(self, *, service: str | None = None, ttl_s: float = TTL_S) -> list[LiveWorker]:
-        """Return the workers with a heartbeat within `ttl_s`, least load first."""
+        """Return the workers with a heartbeat in the last `ttl_s` seconds, least load first.
+
+        With `service`, return only workers that offer it.
+        """
         now = self._clock.now()
         alive = [
             worker
@@ -123,7 +129,7 @@ class Workers:
     def calls_of(self, worker_id: str) -> Sequence[HeldCall]:
         """Return the calls that this process has in flight at a worker.
 
-        Other processes may have more.
+        Calls of other processes are not included.
         """
         return tuple(self._held.get(worker_id, ()))
 
@@ -137,7 +143,7 @@ class Workers:
         return frozenset(service for worker in alive for service in worker.services)
 
     async def filter_offered(self, services: Collection[str]) -> frozenset[str]:
-        """Return those of `services` that a live worker offers, as of about a second ago."""
+        """Return the subset of `services` that live workers offer, as of about a second ago."""
         return (await self.read_recent_services()).intersection(services)
 
     # Calls.
@@ -153,8 +159,8 @@ class Workers:
         """Call one live worker that offers the service, and return the outcome.
 
         Skip workers that are gone or draining, because they have done nothing. Return
-        CalleeUnavailable if none is left. `report_progress` receives the worker's progress. If this
-        is cancelled, the worker is notified, with only a short wait.
+        CalleeUnavailable if no worker is left. `report_progress` receives the worker's progress. If
+        this call is canceled, the worker is notified, with only a short wait.
         """
         unavailable = CalleeUnavailable(command.call_id, NO_WORKER)
         for _ in range(SKIPPED_COUNT_MAX):
@@ -265,8 +271,8 @@ class Workers:
     async def _has_another(self, command: CallService) -> bool:
         """Return whether a live worker that is not excluded offers the service.
 
-        The registry may be about a second old: one read serves many calls that fail at once. Return
-        True if it cannot be read: the next attempt then decides.
+        The registry may be about a second old, because one read serves many calls that fail at
+        once. Return True if the registry cannot be read: the next attempt then decides.
         """
         try:
             await self._refresh(newer_than_s=time.monotonic() - REGISTRY_MAX_AGE_S)
@@ -279,7 +285,10 @@ class Workers:
         )
 
     async def _refresh(self, *, newer_than_s: float) -> None:
-        """Read the registry unless the last read is newer. Concurrent callers share one read."""
+        """Read the registry, unless it was read after `newer_than_s`.
+
+        Concurrent callers share one read.
+        """
         if self._read_at_s > newer_than_s:
             return
         async with self._refresh_lock:
@@ -303,8 +312,8 @@ class Workers:
     def _take_turn(self, service: str) -> int:
         """Return the next round-robin position of a service.
 
-        Each service has its own: with a shared one, two alternating services would each always get
-        the same worker.
+        Each service has its own position: with a shared position, two services that are called
+        alternately would each always get the same worker.
         """
         turn = self._turns.get(service, 0)
         if turn == 0 and len(self._turns) >= TURN_COUNT_MAX:
@@ -315,14 +324,14 @@ class Workers:
     def _timeout_s(self, command: CallService) -> float:
         if command.deadline_at is None:
             return CALL_TIMEOUT_S
-        # The engine enforces the node's own limit. This one is later, in case it does not.
+        # The flow engine enforces the limit of the node. This later limit is a safeguard.
         return max(0.0, (command.deadline_at - self._clock.now()) / SECOND_US) + CANCEL_TIMEOUT_S
 
     async def _cancel(self, worker: LiveWorker, call_id: str, headers: dict[str, str]) -> None:
-        """Notify the worker that its call is cancelled. Errors are ignored.
+        """Notify a worker that its call is canceled. Errors are ignored.
 
-        This is optional: the connection is closed already. The generation header identifies the
-        caller, because the next claim repeats the call under the same id.
+        The notification is optional, because the connection is already closed. The generation
+        header identifies the caller, because the next claim repeats the call under the same id.
         """
         with suppress(WorkerCallFailed):
             await self._client.post(
@@ -334,7 +343,7 @@ class Workers:
 
 
 def _report_if_progress(line: bytes, report_progress: Callable[[dict[str, Any]], None]) -> bool:
-    """Report a progress line of a response. Return False if the line is not progress."""
+    """Report a line of a response if it is progress. Return False if it is not progress."""
     try:
         document: Any = decode_document(line.decode(), field="progress")
     except (InvalidInput, UnicodeDecodeError):
@@ -349,7 +358,10 @@ def _report_if_progress(line: bytes, report_progress: Callable[[dict[str, Any]],
 def _parse_outcome(
     call_id: str, status: int, answer: bytes, worker: WorkerRef
 ) -> Answered | Failed | NotBegun:
-    """Return the outcome in the body. The HTTP status matters only if the body is unreadable."""
+    """Return the outcome of a call, from the body of the worker's response.
+
+    The HTTP status matters only if the body is unreadable or the worker is draining.
+    """
     try:
         document: Any = decode_document(answer.decode(), field="answer")
     except (InvalidInput, UnicodeDecodeError) as error:

@@ -1,7 +1,7 @@
 """Find the active run of a key on any instance: message it, stop it, or wait for its end.
 
-The methods are those of `headway.lanes.ActiveRuns`. The registry is the database, so callers do not
-register runs, and an outdated `finally` block cannot remove a newer entry.
+`ActiveRuns` has the methods of `headway.lanes.ActiveRuns`. Its registry is the database, so callers
+do not register runs, and an outdated `finally` block cannot remove a newer entry.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ _ACTIVE: Final = frozenset({RunStatus.RUNNING, RunStatus.CANCELLING})
 
 
 class Queueing(NamedTuple):
-    """The outcome of `queue_message`: true if it was queued, else with the refusal."""
+    """The outcome of `queue_message`: true if the message was queued, else with its refusal."""
 
     refusal: Refusal | None = None
 
@@ -37,7 +37,7 @@ class Queueing(NamedTuple):
 
 
 class ActiveRuns:
-    """The active runs of all keys, for `Headway.active`."""
+    """Finds, messages and stops the active run of a key. Available as `Headway.active`."""
 
     def __init__(
         self, store: Store, runs: RunReader, events: EventReader, watcher: RunWatcher
@@ -48,7 +48,7 @@ class ActiveRuns:
         self._watcher = watcher
 
     async def get(self, key: str) -> RunHandle | None:
-        """Return the key's run that has started and not ended. A queued run is not active."""
+        """Return the run of the key that has started and not ended, or None. Ignore queued runs."""
         active = RunFilter(statuses=_ACTIVE, key=Key(check_name(key, field="key")))
         records = [record async for record in self._runs.list_runs(active, limit=1)]
         if not records:
@@ -62,7 +62,7 @@ class ActiveRuns:
         )
 
     async def queue_message(self, key: str, message: Any, *, by: str = "") -> Queueing:
-        """Send a message to the active run, if it listens now. Return the refusal otherwise."""
+        """Send a message to the active run of the key. Return the refusal if it does not listen."""
         run = await self.get(key)
         if run is None:
             return Queueing(Refusal.NO_ACTIVE_RUN)
@@ -79,7 +79,7 @@ class ActiveRuns:
     ) -> Sequence[StoppedRun]:
         """Cancel all runs of the key, so that none of them starts when another one ends.
 
-        Return the outcome for each, the active run last. Empty if the key has no runs.
+        Return the outcome for each run, the active run last, or nothing if the key has no runs.
         """
         stopped = await self._store.apply(
             StopKey(
@@ -102,7 +102,10 @@ class ActiveRuns:
         return any(run.result in _CANCEL_ACCEPTED for run in await self.stop(key, by=by))
 
     async def wait_for_end(self, key: str, timeout_s: float = WAIT_S) -> bool:
-        """Wait until the key has no active run, for at least 100 ms. Return False on a timeout."""
+        """Wait until the key has no active run. Return False if that takes more than `timeout_s`.
+
+        A `timeout_s` below 100 ms counts as 100 ms.
+        """
         try:
             async with asyncio.timeout(max(timeout_s, WAIT_S_MIN)):
                 while (run := await self.get(key)) is not None:

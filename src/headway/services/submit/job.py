@@ -33,7 +33,10 @@ class Backoff:
         check_seconds(self.cap_s, field="backoff.cap_s")
 
     def delay_s(self, attempt: int, *, share: float) -> float:
-        """Return the delay after the failure of `attempt` (from 1); `share` is from 0 to 1."""
+        """Return the delay in seconds after `attempt` has failed.
+
+        Attempts count from 1. `share` is the random share of the full delay, from 0 to 1.
+        """
         doubled_s = self.base_s * 2.0 ** min(attempt - 1, 62)
         return share * min(self.cap_s, doubled_s)
 
@@ -74,7 +77,7 @@ def is_internal_job(name: str) -> bool:
 def find_job(jobs: Mapping[str, Job], job: str | JobFunction) -> Job:
     """Return the job with this name or function.
 
-    Raise InvalidInput if there is none; it lists the registered jobs, the most similar first.
+    Raise InvalidInput if there is none. The error lists the registered jobs, most similar first.
     """
     name: object = job
     if callable(name):
@@ -111,7 +114,7 @@ def _find_by_function(jobs: Mapping[str, Job], function: JobFunction) -> Job:
 def encode_params(
     job: Job, params: dict[str, Any] | None, *, stored: Mapping[str, Any] = EMPTY
 ) -> Document:
-    """Return the validated parameters of a run of `job`. Raise InvalidInput if they are invalid.
+    """Return the validated parameters of a run of `job`. Raise InvalidInput if one is invalid.
 
     A redacted secret in `params` is replaced by its value in `stored`.
     """
@@ -140,7 +143,8 @@ def build_job(
 ) -> Job:
     """Return a job of `function`. Raise InvalidInput if an option is invalid.
 
-    `default_timeout_s` is the limit of a job without one. `timeout_s=None` means no limit.
+    `default_timeout_s` is the time limit if `timeout_s` is not given. `timeout_s=None` means that
+    the job has no time limit.
     """
     if not callable(function):
         raise InvalidInput("job", "must be a function")

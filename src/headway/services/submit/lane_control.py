@@ -28,7 +28,7 @@ class JobLanes:
 
 
 class LaneSettings:
-    """The lanes of a database, for `Headway.lanes`."""
+    """Lists, changes and clears the lanes of a database. Available as `Headway.lanes`."""
 
     def __init__(
         self,
@@ -41,7 +41,7 @@ class LaneSettings:
         self._wait_for_active = wait_for_active
 
     async def list(self) -> Sequence[LaneCounts]:
-        """Return every lane with its limits, and how many runs hold a slot or wait in it."""
+        """Return each lane with its limits and its numbers of running and waiting runs."""
         return await self._reader.lanes()
 
     async def set(
@@ -54,11 +54,11 @@ class LaneSettings:
         expected_revision: int | None = None,
         by: str = "",
     ) -> LaneRow:
-        """Change the settings that are not None. `max_queued=-1` removes that limit.
+        """Change those settings of a lane that are not None. `max_queued=-1` removes that limit.
 
-        A raised limit takes effect at once. A lowered limit interrupts no run: no more runs start
-        until fewer than the limit are active. Raise RevisionConflict if the lane was changed since
-        `expected_revision` was read.
+        A raised limit takes effect at once. A lowered limit interrupts no run; further runs start
+        only when fewer runs than the limit are active. Raise RevisionConflict if the lane was
+        changed since `expected_revision` was read.
         """
         answer = await self._store.apply(
             SetLane(
@@ -81,7 +81,7 @@ class LaneSettings:
         """
         lane = LaneName(check_name(name, field="lane"))
         count, before_seq = 0, None
-        # Newest first, so that no cancel makes another run ready that is still to be cleared.
+        # Newest first, so that no cancel makes a run ready that is to be cleared later.
         while page := await self._reader.queued_runs(
             lane, before_seq=before_seq, limit=CLEAR_COUNT_MAX
         ):
@@ -93,7 +93,7 @@ class LaneSettings:
     async def wait_for_active(self, timeout_s: float) -> bool:
         """Wait for the runs that this process executes now, in any lane, before a shutdown.
 
-        Return whether they ended within `timeout_s`. Never raises. Runs that start during the wait,
-        and runs of other processes, are not waited for.
+        Return whether all of them ended within `timeout_s`. This method never raises. Runs that
+        start during the wait, and runs of other processes, are not waited for.
         """
         return await self._wait_for_active(timeout_s)

@@ -1,4 +1,4 @@
-"""The parameters of a job, from the signature of its function, validated before a submission."""
+"""Read a job's parameters from its function's signature, and validate values for them."""
 
 import inspect
 import json
@@ -80,7 +80,7 @@ class Parameters:
         self._defaults[name] = default
 
     def encode(self, params: Mapping[str, Any], *, stored: Mapping[str, Any] = EMPTY) -> Document:
-        """Return the parameters with defaults as a document. Raise InvalidInput if one is invalid.
+        """Return `params` and the defaults as a document. Raise InvalidInput if one is invalid.
 
         A redacted secret in `params` is replaced by its value in `stored`.
         """
@@ -92,7 +92,10 @@ class Parameters:
     def seal_secrets(
         self, params: Mapping[str, Any], *, stored: Mapping[str, Any]
     ) -> Mapping[str, Any]:
-        """Return `params` with the secrets (`pydantic.SecretStr`) marked as such."""
+        """Return `params` with the values of `pydantic.SecretStr` parameters marked as secrets.
+
+        A redacted secret is replaced by its value in `stored`.
+        """
         if not self._secret_names:
             return params
         return mark_secrets(params, self._secret_names, stored=stored)
@@ -107,7 +110,10 @@ class Parameters:
         )
 
     def parse(self, document: str) -> dict[str, Any]:
-        """Return the arguments for the function. Raise InvalidInput that lists invalid fields."""
+        """Return the arguments for the job's function, parsed from a document of parameters.
+
+        Raise InvalidInput if one is invalid. The error lists the invalid fields.
+        """
         try:
             if self._secret_names:
                 document = json.dumps(reveal(document))
@@ -116,7 +122,7 @@ class Parameters:
             raise _to_invalid_input(self._list_errors(error)) from None
 
     def _list_errors(self, error: ValidationError) -> list[tuple[str, str]]:
-        """Return (path, problem) of the first error of each parameter.
+        """Return the path and the problem of the first error of each parameter.
 
         Unknown parameters come first, then missing ones, then the rest.
         """
@@ -167,7 +173,7 @@ def _is_secret(adapter: TypeAdapter[Any], field: str) -> bool:
 
 
 def _to_invalid_input(errors: Sequence[tuple[str, str]]) -> InvalidInput:
-    """Return one error that lists the first ERROR_COUNT_MAX errors."""
+    """Return one InvalidInput that lists the first ERROR_COUNT_MAX of `errors`."""
     shown = [(f"params.{path}", problem) for path, problem in errors[:ERROR_COUNT_MAX]]
     (field, problem), *others = shown
     more = [format_problem(*other) for other in others]

@@ -46,7 +46,7 @@ PAGE_LENGTH_MAX: Final = 1 << 20
 
 
 def result_or_raise(record: RunRecord) -> Any:
-    """Return the result of an ended run. Raise RunFailed if it has none."""
+    """Return the result of an ended run. Raise RunFailed unless the run has succeeded."""
     if record.run.status is RunStatus.SUCCEEDED:
         assert record.result is not None
         return json.loads(record.result)
@@ -54,7 +54,7 @@ def result_or_raise(record: RunRecord) -> Any:
 
 
 class RunHandle:
-    """A handle to a run. Dropping it does not affect the run."""
+    """A handle to a run: read, cancel, message or await it. Dropping it does not affect the run."""
 
     def __init__(
         self,
@@ -67,7 +67,7 @@ class RunHandle:
     ) -> None:
         self.id = run_id
         self.accepted_record: RunRecord | None = None
-        """The run as it was accepted, if this handle was returned by its submission."""
+        """The record of the run when it was accepted, if its submission returned this handle."""
         self._store = store
         self._runs = runs
         self._events = events
@@ -77,7 +77,10 @@ class RunHandle:
         return f"RunHandle({self.id!r})"
 
     async def record(self) -> RunRecord:
-        """Read the run. Its documents are JSON text. Raise RunNotFound if it does not exist."""
+        """Return the record of the run, whose documents are JSON text.
+
+        Raise RunNotFound if the run does not exist.
+        """
         record = await self._runs.run(self.id)
         if record is None:
             raise RunNotFound(self.id)
@@ -96,7 +99,7 @@ class RunHandle:
     ) -> CancelResult:
         """Request a cancel of the run and of its children.
 
-        Return whether the run is already canceled, or still has to end.
+        The result shows whether the run is already canceled, or still has to end.
         """
         answer = await self._store.apply(
             RequestCancel(
@@ -121,14 +124,13 @@ class RunHandle:
         """Send a message that the job reads with `ctx.messages()`.
 
         The message is accepted only while the job listens. Raise MessageRefused with the reason if
-        it does not. With `deliver="when_listening"` a run that has not started or does not listen
-        yet stores the message in its inbox until it listens. Unread messages are reported when the
-        run ends.
+        the job does not listen. With `deliver="when_listening"` the message stays in the inbox of a
+        run that has not started or does not listen yet, until the run listens. Unread messages are
+        reported when the run ends.
 
         Raise RunNotActive if the run has ended, RunNotFound if there is no such run, and
-        InboxOverflow if it has too many unread messages. With the same `idempotency_key` the
-        message is sent once, however often this is called. Raise IdempotencyConflict if the key
-        was used for another request.
+        InboxOverflow if the run has too many unread messages. Calls with the same `idempotency_key`
+        send the message once. Raise IdempotencyConflict if the key was used for another request.
         """
         await self._post(
             MESSAGE,
@@ -139,7 +141,7 @@ class RunHandle:
         )
 
     async def steer(self, message: Any, *, by: str = "") -> Refusal | None:
-        """Send a message as `send` does, but return the refusal, or None if it is accepted."""
+        """Send a message as `send` does. Return None if it is accepted, or else the refusal."""
         try:
             await self._post(MESSAGE, message, by=by)
         except (RunNotActive, RunNotFound):
@@ -160,9 +162,9 @@ class RunHandle:
     async def answer(self, call_id: str, answer: Any, *, by: str = "") -> None:
         """Answer an interrupt that the job opened with `ctx.interrupt()`. The first answer wins.
 
-        An interrupt stays open while no process executes the run. Raise InterruptNotOpen if it was
-        already answered, or is not open (any more). Raise InvalidInput if the answer does not match
-        its schema; the interrupt then stays open.
+        An interrupt stays open while no process executes the run. Raise InterruptNotOpen if the
+        interrupt was already answered or is not open. Raise InvalidInput if the answer does not
+        match the schema of the interrupt, which then stays open.
         """
         await self._post(ANSWER, answer, by=by, call_id=call_id)
 
@@ -211,14 +213,14 @@ class RunHandle:
             )
 
     async def interrupts(self) -> dict[str, Any]:
-        """Return the questions of the open, unanswered interrupts by `call_id`."""
+        """Return the question of each open, unanswered interrupt, by its `call_id`."""
         interrupts = await self._runs.interrupts(self.id)
         return {interrupt.call_id: json.loads(interrupt.question) for interrupt in interrupts}
 
     async def result(self, timeout_s: float | None = None) -> Any:
         """Wait for the end of the run, and return its result. Raise RunFailed if it has none.
 
-        Raise TimeoutError if that takes longer than `timeout_s`. The run is not affected.
+        Raise TimeoutError if the wait takes longer than `timeout_s`. The run then continues.
         """
         if timeout_s is not None:
             check_seconds(timeout_s, field="timeout_s")
@@ -235,11 +237,11 @@ class RunHandle:
         return await self._watcher.wait_for_end(self.id)
 
     async def events(self, *, after_seq: int = 0) -> AsyncIterator[Event]:
-        """Yield the events of the run in order, as they occur, until it has ended."""
+        """Yield the events of the run after `after_seq`, as they occur, until the run has ended."""
         with self._watcher.open_waiter(self.id) as waiter:
             while True:  # Until the run has ended.
                 waiter.begin_read()
-                # Read the run before its events: if it has ended, they then include its last one.
+                # Read the run before its events: the events of an ended run are then complete.
                 run = (await self.record()).run
                 waiter.note_seen(run.run_seq)
                 while True:  # Until all stored events are read.

@@ -1,8 +1,8 @@
-"""Wait for runs: for the end of a run (`wait_for_end`), or for its next change (`open_waiter`).
+"""Wait for the end of a run (`wait_for_end`), or for its next change (`open_waiter`).
 
-Handles of runs and jobs that wait for their children use the same watcher, one per process. Commits
-that this process observes, its own or through a notification of the database, notify the waiters of
-the run at once. Waiters that would miss a commit of another process are notified by a poll.
+Handles of runs and jobs that wait for their children use the same watcher, one per process. A
+commit of this process, and a commit of another process of which the database notifies this process,
+wakes the waiters of the run at once. A poll covers commits that this process is not notified of.
 
 All waiters share one listener and one poll: 10,000 waiters cost one query per second, and a commit
 costs time only for the waiters of its own run. A caller that waits for the end of a run is
@@ -12,8 +12,9 @@ each caller gets the error from its own read.
 A caller that follows the changes of a run repeats: `begin_read`, read the run, `note_seen` with the
 `run_seq` that was read, `wait`. Each event of a run increments its `run_seq`, so a caller that has
 seen a `run_seq` has seen every change up to it. A change may be committed while the caller reads.
-Such a notification arrives between `begin_read` and `note_seen`; it is stored and compared with the
-`run_seq` that was read. If the read did not contain the change, the next `wait` returns at once.
+The notification of such a change arrives between `begin_read` and `note_seen`. It is stored and
+compared with the `run_seq` that was read. If the read did not contain the change, the next `wait`
+returns at once.
 """
 
 import asyncio
@@ -38,10 +39,10 @@ log = event_log(__name__)
 
 
 class Change(NamedTuple):
-    """A change of a run, as far as the watcher can determine it."""
+    """A change of a run, with as much detail as the watcher has."""
 
     run_seq: int | None
-    """The newest `run_seq` of the run, or None if it is unknown."""
+    """The newest `run_seq` of the run, or None if the `run_seq` is unknown."""
     may_have_ended: bool
 
 
@@ -72,12 +73,12 @@ class ChangeWaiter:
         self._notified_seq = 0
 
     def begin_read(self) -> None:
-        """Call before each read, so that a change during the read is not missed."""
+        """Prepare for a read of the run. Without this call a change during the read is missed."""
         self._changed.clear()
         self._seen_seq, self._notified_seq = None, 0
 
     def note_seen(self, run_seq: int) -> None:
-        """Record the `run_seq` that was read. Wake the caller if a newer one was reported."""
+        """Record the `run_seq` that was read. Make `wait` return at once if the run has changed."""
         self._seen_seq = run_seq
         if self._notified_seq > run_seq:
             self._changed.set()
@@ -87,7 +88,7 @@ class ChangeWaiter:
         await self._changed.wait()
 
     def notify(self, change: Change) -> None:
-        """Wake the caller unless it has seen the change."""
+        """Wake the caller unless its last read includes the change."""
         run_seq = change.run_seq
         if run_seq is None or self._seen_seq not in (None, run_seq):
             self._changed.set()

@@ -23,7 +23,7 @@ async def read_saved_params(
 ) -> tuple[dict[str, Any] | None, int | None]:
     """Return the parameters saved for the next run of `key`, and the revision of the row.
 
-    Return None for both if nothing is saved, or if it is saved for another job.
+    Return None for both if nothing is saved for the key, or if the row is for another job.
     """
     row = await reader.saved_key(key)
     if row is None or row.job != job:
@@ -32,7 +32,7 @@ async def read_saved_params(
 
 
 class Keys:
-    """The saved keys of a database, for `Headway.keys`.
+    """Lists, reads, saves and deletes the saved keys of a database (`Headway.keys`).
 
     Changing or deleting the row of a key raises KeyLocked while a run of the key is active.
     """
@@ -43,11 +43,11 @@ class Keys:
         self._jobs = jobs
 
     async def list(self, *, after: str | None = None, limit: int = PAGE_SIZE) -> Sequence[SavedKey]:
-        """Return a page of the saved rows, in the order of their keys, after the key `after`."""
+        """Return at most `limit` saved keys after the key `after`, in the order of the keys."""
         return [row async for row in self.iterate(after=after, limit=limit)]
 
     async def iterate(self, *, after: str | None = None, limit: int) -> AsyncIterator[SavedKey]:
-        """Yield the rows of `list` one by one, for callers that must limit their memory."""
+        """Yield the saved keys of `list` one by one, for callers that must limit their memory."""
         after_key = None if after is None else Key(after)
         async for row in self._reader.keys(limit=limit, after=after_key):
             yield self._mark_secrets(row)
@@ -57,7 +57,10 @@ class Keys:
         return None if row is None else self._mark_secrets(row)
 
     def mark_secrets(self, rows: Sequence[SavedKey]) -> Sequence[SavedKey]:
-        """Mark the secrets in rows. A program without the job may have saved them unmarked (S4)."""
+        """Return the rows with the secrets in their parameters marked.
+
+        A program in which the job is not registered may have saved them unmarked (S4).
+        """
         return [self._mark_secrets(row) for row in rows]
 
     def _mark_secrets(self, row: SavedKey) -> SavedKey:
@@ -76,9 +79,9 @@ class Keys:
     ) -> SavedKey:
         """Save the job and parameters of the key's next run.
 
-        A run of `job` that is submitted for the key without parameters uses the saved ones. They
-        may be incomplete, because they are validated only when the run is submitted. A redacted
-        secret keeps its stored value.
+        A run of `job` that is submitted for the key without parameters uses the saved parameters.
+        These may be incomplete, because they are validated only when the run is submitted. A
+        redacted secret keeps its stored value.
 
         Raise RevisionConflict if the row no longer has `expected_revision`, where 0 means that
         there is no row. Raise KeyLocked while a run of the key is active.
@@ -113,7 +116,7 @@ class Keys:
         return answer
 
     async def delete(self, key: str, *, by: str = "") -> bool:
-        """Delete the row of a key, and return whether there was one."""
+        """Delete the saved row of a key, and return whether there was a row."""
         answer = await self._store.apply(DeleteKey(Key(key), by))
         if isinstance(answer, Locked):
             raise KeyLocked(Key(key), answer.active_run_id)

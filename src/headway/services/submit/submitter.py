@@ -3,9 +3,9 @@
 Every new run of a process is submitted here. The request comes from a caller of the library or of
 the HTTP API, a job that starts a child, a flow, or a person who starts a schedule's run early. Each
 method validates the request, fills in the missing values, applies the command, and raises the error
-that describes a refusal. Only the run of a schedule that fires is not submitted here: one command
-decides the fire time and the run (`core/command/admin/schedules.py`). Both modules fill in the
-defaults of the job with `make_submit`.
+that describes a refusal. The one exception is the run of a schedule that fires: a single command
+decides the fire time and submits the run (`core/command/admin/schedules.py`). Both modules fill in
+the defaults of the job with `make_submit`.
 """
 
 from collections.abc import Callable, Mapping
@@ -65,7 +65,7 @@ from headway.trace import current_trace
 
 
 class Submitter:
-    """Submits the runs of one process."""
+    """Submits runs, tasks and children for the callers in one process."""
 
     def __init__(
         self,
@@ -97,7 +97,10 @@ class Submitter:
         idempotency_key: str | None,
         by: str,
     ) -> RunHandle:
-        """Submit a run of a job. Missing arguments come from the key's saved row or the job."""
+        """Submit a run of a job, and return its handle.
+
+        Missing arguments come from the saved row of the key, or from the job.
+        """
         registered = find_job(self.jobs, job)
         await self.job_lanes.propose_limits([registered])
         document, row_revision = await self._encode_params(registered, key, params)
@@ -130,7 +133,7 @@ class Submitter:
     async def submit_schedule(
         self, schedule: Schedule, *, idempotency_key: str | None, by: str
     ) -> RunHandle:
-        """Submit a run of the schedule now. Its next fire time does not change."""
+        """Submit a run of a schedule now. The next fire time of the schedule does not change."""
         submission = make_submit(
             schedule,
             schedule.job,
@@ -159,7 +162,10 @@ class Submitter:
         idempotency_key: str | None,
         by: str,
     ) -> RunHandle:
-        """Submit a task of a flow. `request` has the caller's arguments for the fingerprint."""
+        """Submit a task of a flow, and return its handle.
+
+        `request` are the caller's arguments that the idempotency fingerprint covers.
+        """
         document = encode_document(check_params(params), field="params")
         submission = make_submit(
             self.jobs[FLOW_JOB],
@@ -190,9 +196,10 @@ class Submitter:
         key: str | None,
         on_conflict: OnConflict,
     ) -> Accepted | ChildFound:
-        """Submit the child that the parent starts at `step`, or find it if it exists.
+        """Submit the child run that a parent starts at `step`, or find it if it exists.
 
-        Raise RunNotActive if the parent must end, and ChildRefused if it can have no such child.
+        Raise RunNotActive if the parent must end. Raise ChildRefused if the parent cannot have this
+        child.
         """
         await retry_until_available(lambda: self.job_lanes.propose_limits([job]))
         child = self._build_child(
@@ -204,7 +211,10 @@ class Submitter:
     async def submit_child_task(
         self, parent: Claim, start: FlowStart, params: Mapping[str, Any], *, attempt: int, step: str
     ) -> Accepted | ChildFound:
-        """Submit the task that another task starts at `step`, as `submit_child_run` does."""
+        """Submit the child task that a task starts at `step`, or find it if it exists.
+
+        The errors are those of `submit_child_run`.
+        """
         document = encode_document(dict(params), field="params")
         child = self._build_child(
             parent, self.jobs[FLOW_JOB], document, attempt=attempt, step=step, key=None
@@ -216,7 +226,7 @@ class Submitter:
     async def _encode_params(
         self, job: Job, key: str | None, params: dict[str, Any] | None
     ) -> tuple[Document, int | None]:
-        """Return the parameters, and the revision of the key's saved row if they are from it."""
+        """Return the encoded parameters, and the revision of the saved row if it was used."""
         needs_saved = params is None or has_redacted(check_params(params))
         if key is None or not needs_saved:
             return encode_params(job, params), None
@@ -248,7 +258,7 @@ class Submitter:
         )
 
     async def _apply(self, submission: Submit) -> RunHandle:
-        """Submit, and return a handle to the new run or to the one it joined or repeated.
+        """Submit, and return a handle to the new run or to the run that was joined or repeated.
 
         The handle has the accepted record if the submission created a run that does not continue
         another one.
@@ -301,7 +311,7 @@ def _child_or_raise(child: StartChild, answer: StartChildResult) -> Accepted | C
 
 
 def _limit_for_fingerprint(limit: TimeLimit) -> float | str | None:
-    """Return the limit as it appears in fingerprints, where None means that it was not given."""
+    """Return a time limit as fingerprints contain it: None if the caller gave no limit."""
     if limit is UNSET:
         return None
     return "none" if limit is None else limit

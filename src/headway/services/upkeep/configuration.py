@@ -1,4 +1,4 @@
-"""Apply the configuration to a database in use, at start and on each reload."""
+"""Apply the configured lane limits to the database, at the start and on each reload."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
@@ -21,7 +21,7 @@ class ReloadResult:
     lanes: tuple[ConfiguredLane, ...]
     """The lanes whose configured limit has changed, with the old and the new limit."""
     restart_to_apply: tuple[str, ...]
-    """Other settings that differ from those at the start of this process."""
+    """Other settings that have changed since the start, and take effect after a restart."""
 
 
 async def configure_lanes(
@@ -42,11 +42,14 @@ async def reload_on_signal(
     call_on_signal: Callable[[Callable[[], None]], AbstractContextManager[None]],
     reload: Callable[[], Awaitable[ReloadResult]],
 ) -> AsyncIterator[None]:
-    """Reload after each signal inside the block. Signals during a reload cause one more."""
+    """Reload the configuration after each signal inside the block.
+
+    Signals during a reload cause one more reload.
+    """
     requested = asyncio.Event()
 
     async def reload_on_request() -> None:
-        while True:  # Until it is cancelled.
+        while True:  # Until it is canceled.
             await requested.wait()
             requested.clear()
             await _reload_and_log(reload)

@@ -11,9 +11,10 @@ must then take a snapshot and continue from `up_to_seq`.
 
 Numbers alone do not identify events: after a restore of a backup, other events are written under
 numbers that were used before. A position is therefore a number together with the time of that
-event. If a watcher, or the feed itself, finds another time under its number, there is a gap. After
-a failover the new primary may lack commits. Its `epoch` is higher, and the feed then discards its
-buffer. In both cases `history_count` grows, so that watchers do not trust earlier events.
+event. If the event with this number has another time, there is a gap. This holds for the position
+of a watcher and for that of the feed itself. After a failover the new primary may lack commits. Its
+`epoch` is higher, and the feed then discards its buffer. In both cases `history_count` grows, so
+that watchers do not trust earlier events.
 """
 
 import asyncio
@@ -34,7 +35,7 @@ from headway.services.retrying import wait_until_set
 POLL_S: Final = 1.0
 PAGE_SIZE: Final = 500
 PAGE_LENGTH_MAX: Final = 128 << 10
-"""The maximum length of a page. A longer event has a page of its own."""
+"""The maximum length of the packed events of a page. A longer event has its own page."""
 BUFFER_COUNT_MAX: Final = 4_000
 BUFFER_LENGTH_MAX: Final = 32 << 20
 
@@ -53,9 +54,9 @@ class FeedPage(NamedTuple, Generic[T]):
     up_to_seq: int
     """The position after this page, from which the next read continues."""
     is_gap: bool = False
-    """True if events are missing. Take a snapshot, and continue from `up_to_seq`."""
+    """True if events are missing. Take a snapshot, then continue from `up_to_seq`."""
     has_more: bool = False
-    """True if more events exist already. With a run id: true if there may be more."""
+    """True if more events exist already. If read for one run: true if there may be more."""
     epoch: int = 0
     """The epoch of the database that was read."""
 
@@ -66,8 +67,8 @@ EMPTY_CACHE: Final = (-1, -1, FeedPage[Any]((), -1))
 class EventFeed(Generic[T]):
     """Follows the event stream inside `async with`.
 
-    `pack` encodes each event once for all watchers; lengths are those of its results. `on_event` is
-    called once for each new event, in order.
+    `pack` encodes each event once for all watchers. The length of an event is that of its encoded
+    form. `on_event` is called once for each new event, in order.
     """
 
     def __init__(
@@ -85,17 +86,17 @@ class EventFeed(Generic[T]):
         self._buffer: deque[FeedEntry[T]] = deque()
         self._buffer_length = 0
         self._cached_page: tuple[int, int, FeedPage[T]] = EMPTY_CACHE
-        """The last page from the buffer: the position before it, the `last_seq` then, the page."""
+        """The start position and `last_seq` of the last page from the buffer, and that page."""
         self._wake = asyncio.Event()
         self._changed = asyncio.Event()
         self._is_reading = False
         self._is_history_replaced = False
-        """True if a number now belongs to another event, so that the buffered events are wrong."""
+        """True if a buffered number now belongs to another event, so that the buffer is invalid."""
         self.last_seq = 0
         self.last_at: Instant | None = None
         """When the event `last_seq` was written, or None if there is no such event."""
         self.history_count = 0
-        """Incremented when the database has another history than before."""
+        """How often the database had another history than before, as after a restore."""
         self.epoch = 0
         """The epoch of the database. After it changes, earlier events may no longer exist."""
         self.is_closed = False
@@ -122,7 +123,7 @@ class EventFeed(Generic[T]):
         await asyncio.wait([self._follow_task])
 
     def close(self) -> None:
-        """Wake all watchers for the last time."""
+        """Mark the feed as closed, and wake all watchers for the last time."""
         self.is_closed = True
         self._wake_watchers()
 
@@ -169,11 +170,12 @@ class EventFeed(Generic[T]):
         epoch: int | None = None,
         or_oldest: bool = False,
     ) -> FeedPage[T]:
-        """Read a page after `seq` from the database, including everything committed so far.
+        """Read a page of the events after `seq` from the database, including the latest commits.
 
-        `at` is when the event `seq` was written, and `epoch` the epoch in which it was read, if the
-        caller has them. If they differ now, there is a gap. With `or_oldest` a page with a gap also
-        contains the events after it, from the oldest stored one.
+        `at` is the time at which the event `seq` was written, and `epoch` the epoch in which it was
+        read, if the caller has them. If the database has other values now, there is a gap. With
+        `or_oldest` a page with a gap also contains the events after the gap, from the oldest stored
+        event on.
         """
         page = await self._reader.events(
             after_seq=seq, limit=PAGE_SIZE, length_max=PAGE_LENGTH_MAX, run_id=run_id
@@ -187,9 +189,9 @@ class EventFeed(Generic[T]):
         return FeedPage(entries, up_to_seq, is_gap, up_to_seq < page.last_seq, page.epoch)
 
     async def wait_for_epoch(self, epoch: int) -> None:
-        """Wait until the feed has reached `epoch`, if the database has.
+        """Wait until the feed has reached `epoch`. Return early if the database has not.
 
-        A watcher may have read the new epoch from the database before the feed has.
+        A watcher may have read a new epoch from the database before the feed.
         """
         while epoch > self.epoch and not self.is_closed:
             page = await self._reader.events(after_seq=0, limit=1)
@@ -206,7 +208,7 @@ class EventFeed(Generic[T]):
         await wait_until_set(changed, timeout_s)
 
     def _on_events(self, events: Sequence[Event]) -> None:
-        """Append events that directly continue the stream. Otherwise trigger a read."""
+        """Append events that continue the stream without a gap. Otherwise trigger a read."""
         new = [event for event in events if event.seq > self.last_seq]
         seqs = [event.seq for event in new]
         for event in events[: len(events) - len(new)]:
@@ -221,7 +223,7 @@ class EventFeed(Generic[T]):
         elif new:
             try:
                 self._append(new)
-            except Exception:  # A bug here must not fail the caller, which has committed them.
+            except Exception:  # A bug here must not fail the caller, whose commit succeeded.
                 log.exception("event_append_failed")
                 self._wake.set()
 
@@ -240,7 +242,7 @@ class EventFeed(Generic[T]):
             await wait_until_set(self._wake, POLL_S)
 
     async def _read_next(self) -> bool:
-        """Read one page after `last_seq` into the buffer. Return whether there may be more."""
+        """Read one page of events after `last_seq` into the buffer. Return whether more exist."""
         last_at: Instant | None = None
         self._is_reading = True
         try:
@@ -250,7 +252,7 @@ class EventFeed(Generic[T]):
             is_other = self._has_other_history(page)
             is_gap = is_other or self.last_seq < page.pruned_seq
             if is_gap:
-                # Read it once here. Otherwise each watcher would query it for the ids of its pings.
+                # Read the time once here. Otherwise each watcher would query it for its pings.
                 last_at = (
                     await self._reader.events(after_seq=page.last_seq, limit=0)
                 ).after_seq_written_at
@@ -280,7 +282,7 @@ class EventFeed(Generic[T]):
         return is_comparable and page.after_seq_written_at != self.last_at
 
     def _append(self, events: Sequence[Event]) -> None:
-        # Encode all of them first, because that may raise: none or all must be appended.
+        # Encode all events first, because that may raise: none or all must be appended.
         entries = [self._to_entry(event) for event in events]
         self._buffer.extend(entries)
         self._buffer_length += sum([len(entry.packed) for entry in entries])
@@ -303,7 +305,7 @@ class EventFeed(Generic[T]):
 
 
 def _cut_page(entries: Iterable[FeedEntry[T]]) -> list[FeedEntry[T]]:
-    """Return as many entries as fit into a page, at least one."""
+    """Return the first entries, as many as fit into a page, but at least one."""
     page: list[FeedEntry[T]] = []
     length = 0
     for entry in entries:

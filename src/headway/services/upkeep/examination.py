@@ -1,6 +1,7 @@
 """The doctor: check all invariants on a database that is in use, without changing anything.
 
-It reads in pages. Rows that are written after it has begun are not progress, so that it ends.
+The doctor reads in pages, up to the newest row at its start, so that it ends although new rows are
+written.
 """
 
 from collections import Counter
@@ -18,7 +19,10 @@ from headway.ports.doctor_reader import DoctorReader
 from headway.services.engine.engine import SWEEP_S
 
 TOLERANCE_S: Final = LEASE_TTL_S + SWEEP_S
-"""How long a run may be overdue before the doctor reports it: until a sweep must have found it."""
+"""How long a run may be overdue before the doctor reports it.
+
+By then a sweep must have found the run.
+"""
 RUN_COUNT_MAX: Final = 500
 EVENT_COUNT_MAX: Final = 10_000
 FINDING_COUNT_MAX: Final = 1_000
@@ -26,7 +30,7 @@ FINDING_COUNT_MAX: Final = 1_000
 
 @dataclass(slots=True)
 class DoctorProgress:
-    """The number of rows checked so far."""
+    """The number of rows that the doctor has checked so far."""
 
     run_count: int = 0
     event_count: int = 0
@@ -74,9 +78,10 @@ async def run_doctor(reader: DoctorReader, clock: Clock) -> Examination:
 async def examine(
     reader: DoctorReader, clock: Clock, progress: DoctorProgress, on_page: Callable[[], None]
 ) -> AsyncIterator[Finding]:
-    """Yield all findings. Update `progress`, and call `on_page` after each page.
+    """Check the whole database, and yield each finding.
 
-    It needs memory for one page, regardless of the number of rows.
+    Update `progress`, and call `on_page` after each page. The check needs memory for one page,
+    regardless of the number of rows.
     """
     extent = await reader.extent()
     progress.total = extent.seq + extent.seq - extent.pruned_seq

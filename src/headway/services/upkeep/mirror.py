@@ -1,4 +1,4 @@
-"""Mirror the latest state of every run to a file, for people and for programs that watch files.
+"""Mirror the latest state of every run to a file, for people and programs that watch files.
 
 The mirror follows the event stream, so it includes the changes of other processes. It stores its
 position in the stream, so it also catches up with changes that were made while it was not running.
@@ -36,7 +36,7 @@ log = event_log(__name__)
 
 
 class Mirror:
-    """Mirrors runs inside `async with mirror.run()`. A full disk affects no run."""
+    """Mirrors runs to files inside `async with mirror.run()`. A full disk affects no run."""
 
     def __init__(
         self, store: Store, runs: RunReader, events: EventReader, folder: MirrorFiles
@@ -48,7 +48,7 @@ class Mirror:
         self._wakeup = asyncio.Event()
         self._seq = 0
         self._at: Instant | None = None
-        """When the event `_seq` was written, or None if that is unknown."""
+        """The time at which the event `_seq` was written, or None if it is unknown."""
         self._has_position = False
         self._epoch: int | None = None
         self._unwritten: set[RunId] = set()
@@ -57,7 +57,7 @@ class Mirror:
 
     @asynccontextmanager
     async def run(self) -> AsyncIterator[None]:
-        """Mirror runs inside the block, and once more at its end."""
+        """Mirror runs to files inside the block, and write the last changes at its end."""
         stop_listening = self._store.listen(self._on_events)
         try:
             async with BackgroundTasks() as background:
@@ -72,14 +72,14 @@ class Mirror:
         self._wakeup.set()
 
     async def _follow(self) -> None:
-        while True:  # Until it is cancelled.
+        while True:  # Until it is canceled.
             self._wakeup.clear()
             await run_round("mirror", self._catch_up)
             await asyncio.sleep(WRITE_INTERVAL_S)
             await wait_until_set(self._wakeup, POLL_S)  # Polls, because other processes write too.
 
     async def _catch_up(self) -> None:
-        """Write all changes. If the disk refuses a write, log the error."""
+        """Write all changes since the stored position. Log an error of the disk."""
         try:
             await self._write_changes()
         except OSError as error:

@@ -1,7 +1,7 @@
 """Remove expired rows in batches while other work continues.
 
-A round continues for as long as most runs of its batches can be removed, so it keeps up with an
-engine at full rate, also if a few runs in each batch must stay (I19). After each batch it pauses
+A round continues while most runs of its batches can be removed, so pruning keeps up with an engine
+at full rate, also if a few runs in each batch must stay (I19). After each batch the round pauses
 for as long as the batch took, so other commands have at least half of the writer's time. Several
 instances may prune at once: each command checks its conditions again, on locked rows.
 """
@@ -34,11 +34,15 @@ T = TypeVar("T")
 DAY_S: Final = 86_400.0
 BATCH_SIZE: Final = 500
 EVENT_BATCH_SIZE: Final = 5_000
-"""Larger than other batches: a prefix of the stream is removed without reading it first."""
+"""The number of events in a batch.
+
+It is larger than other batches, because the command removes a prefix of the stream without loading
+its rows.
+"""
 BLOCKED_BATCH_COUNT_MAX: Final = 20
 """How many batches of a round may consist mostly of runs that must stay.
 
-The next round continues behind them.
+The next round continues after these batches.
 """
 PAUSE_S_MAX: Final = 1.0
 
@@ -51,7 +55,7 @@ class Retention:
     events_s: float = 30 * DAY_S
     idempotency_keys_s: float = 7 * DAY_S
     workers_s: float = WORKER_RETENTION_S
-    """Counted from the last heartbeat of a worker."""
+    """How long an inactive worker is stored, counted from its last heartbeat."""
 
     def __post_init__(self) -> None:
         for name in ("runs_s", "events_s", "idempotency_keys_s", "workers_s"):
@@ -90,10 +94,10 @@ class Pruner:
         self._workers = workers
         self._retention = retention
         self._after_seq = 0
-        """The `seq` after which the next round reads runs, or 0 if the last one was complete."""
+        """The `seq` after which the next round reads runs, or 0 if the last round was complete."""
 
     async def prune(self, is_stopping: Callable[[], bool] = lambda: False) -> PrunedCounts:
-        """Remove expired rows in one round. End early if `is_stopping`."""
+        """Remove expired rows in one round. End early if `is_stopping` returns True."""
         return await self._prune(_PruneRound(is_stopping))
 
     async def prune_all(self) -> PrunedCounts:
@@ -113,7 +117,7 @@ class Pruner:
         )
 
     async def count_prunable(self) -> PrunedCounts:
-        """Return how many rows `prune_all` would remove. Nothing is changed."""
+        """Return how many rows `prune_all` would remove, without changing anything."""
         now, retention = await self._runs.now(), self._retention
         runs_before = add_seconds(now, seconds=-retention.runs_s)
         run_count = event_count = 0
@@ -134,7 +138,7 @@ class Pruner:
 
     async def _prune_runs(self, before: Instant, prune_round: "_PruneRound") -> int:
         count = blocked_count = 0
-        # Start where the last round ended, so that runs that stay do not hide later ones.
+        # Start where the last round ended, so that runs that must stay do not hide later runs.
         async for old in self._old_runs(before, after_seq=self._after_seq):
             removed = 0
             if old.ids:
@@ -157,7 +161,7 @@ class Pruner:
                 for run in oldest
                 if run.status in TERMINAL and run.ended_at is not None and run.ended_at < before
             )
-            # Runs are read in the order of their submission, so all further ones are younger.
+            # Runs are read in the order of their submission, so all further runs are younger.
             is_end = len(oldest) < BATCH_SIZE or oldest[-1].queued_at >= before
             after_seq = 0 if is_end else oldest[-1].seq
             yield _OldRuns(ended, after_seq)
@@ -174,7 +178,7 @@ class Pruner:
         return count
 
     async def _old_events(self, before: Instant) -> AsyncIterator[tuple[int, int]]:
-        """Yield the last `seq` and the number of events of each batch that is old enough."""
+        """Yield the last `seq` and the number of events of each batch of expired events."""
         after_seq = (await self._events.events(after_seq=0, limit=0)).pruned_seq
         while True:  # Until the first younger event.
             times = await self._events.event_times(after_seq=after_seq, limit=EVENT_BATCH_SIZE)
@@ -215,7 +219,7 @@ class Pruner:
 
 
 class _PruneRound:
-    """The limits of one round, and its pauses for other work."""
+    """The limits of one round of pruning, and its pauses for other work."""
 
     def __init__(
         self,

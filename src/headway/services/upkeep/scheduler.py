@@ -1,8 +1,8 @@
 """The schedules of one process: fire the due ones, and wait for the next fire time.
 
-Several instances do the same. The row of a schedule decides which one fires, and the database's
-clock decides when. The database's answer includes the time to wait, so the local wall clock is not
-used.
+Several instances may run the same schedules. The row of a schedule decides which instance fires,
+and the database's clock decides when. The database's answer includes the time to wait, so the local
+wall clock is not used.
 """
 
 import asyncio
@@ -31,7 +31,7 @@ from headway.services.submit.job import Job, encode_params
 SCHEDULE_COUNT_MAX: Final = 1_000
 # A jump of the database's clock is noticed within this time.
 POLL_S_MAX: Final = 30.0
-# The minimum between two polls. Otherwise an imminent fire time would cause a busy loop.
+# The minimum time between two polls. Otherwise an imminent fire time would cause a busy loop.
 POLL_S_MIN: Final = 0.01
 RETRY_S: Final = 1.0
 
@@ -42,7 +42,7 @@ log = event_log(__name__)
 async def open_scheduler(
     store: Store, ids: IdSource, clock: Clock, schedules: Sequence[Schedule]
 ) -> AsyncIterator[None]:
-    """Fire `schedules` inside the block. If this fails, the body is canceled."""
+    """Fire `schedules` inside the block. If firing fails, cancel the body and raise the error."""
     async with BackgroundTasks() as background:
         background.start_loop(run_schedules(store, ids, clock, schedules))
         yield
@@ -51,8 +51,9 @@ async def open_scheduler(
 async def run_schedules(
     store: Store, ids: IdSource, clock: Clock, schedules: Sequence[Schedule]
 ) -> None:
-    """Fire `schedules` until canceled. After an outage, the missed fire times are decided.
+    """Fire `schedules` until this call is canceled.
 
+    After an outage of the database, the policy of each schedule decides about missed fire times.
     Any other error is raised and ends the program: if it were only logged, no schedule would fire.
     """
     while schedules:  # With schedules, this ends only by cancellation.
@@ -75,7 +76,10 @@ async def fire_due(store: Store, ids: IdSource, schedules: Sequence[Schedule]) -
 
 
 async def _fire(store: Store, ids: IdSource, schedule: Schedule) -> float:
-    """Return the seconds until the next fire, or 0 after a decision: more may be due."""
+    """Fire a schedule if it is due. Return the seconds until its next fire time.
+
+    Return 0 after a decision, because another fire time may be due already.
+    """
     answer = await store.apply(FireSchedule(schedule, ids.run_id()))
     fields = {"schedule": schedule.name, "expression": schedule.expression}
     match answer:
@@ -121,7 +125,7 @@ def add_schedule(
         key=Key(schedule_name if key is None else key),
         params=encode_params(job, params),
         time_zone=time_zone,
-        missed=cast("MissedPolicy", missed),  # Schedule checks and converts it.
+        missed=cast("MissedPolicy", missed),  # Schedule checks and converts the value.
         timeout_s=job.timeout_s,
         queue_timeout_s=job.queue_timeout_s,
         recovery=job.recovery,
