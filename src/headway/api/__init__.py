@@ -1,1 +1,1 @@
-"""The HTTP API: translates requests to calls of services and ports. It has no rules itself."""
+"""The HTTP API: translates requests into calls of services and ports. It contains no rules."""

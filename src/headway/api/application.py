@@ -39,7 +39,7 @@ DESCRIPTION: Final = (
 )
 
 SHOWN_PATH_LENGTH_MAX: Final = 200
-"""Limit of a path that an error message quotes."""
+"""The maximum length of a request path in an error message. The rest is cut off."""
 
 
 def build_application(
@@ -69,7 +69,10 @@ def build_routes(
     is_secure: bool,
     version: str,
 ) -> FastAPI:
-    """Build all routes without the guard. `is_secure` is True if browsers use TLS."""
+    """Build the application with all routes, but without the request guard.
+
+    `is_secure` is True if browsers reach this server over TLS.
+    """
     app = DocumentedFastAPI(
         cookie_name=access.cookie_name,
         title="headway",
@@ -77,7 +80,7 @@ def build_routes(
         description=DESCRIPTION,
         docs_url=None,
         redoc_url=None,
-        redirect_slashes=False,  # It redirects to the listen address, which bypasses a proxy.
+        redirect_slashes=False,  # FastAPI would redirect to the listen address, past a proxy.
         generate_unique_id_function=_operation_id,
     )
     routers = (

@@ -125,13 +125,16 @@ def _render_example(
 
 
 def example_body(document: Mapping[str, Any], schema: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a valid body that has every field with an example."""
+    """Return a request body with the example value of each field that has one."""
     fields = resolve_schema(document, schema).get("properties", {})
     return {name: field["examples"][0] for name, field in fields.items() if field.get("examples")}
 
 
 def resolve_schema(document: Mapping[str, Any], schema: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the component that a schema or one of its `anyOf` refers to, or the schema itself."""
+    """Return the component to which the `$ref` of `schema`, or of a part of its `anyOf`, refers.
+
+    Return `schema` itself if there is no `$ref`.
+    """
     for part in (schema, *schema.get("anyOf", ())):
         if "$ref" in part:
             component: Mapping[str, Any] = document["components"]["schemas"][

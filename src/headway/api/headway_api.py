@@ -46,7 +46,7 @@ class ReadableStore(Store, Protocol):
 
     @property
     def lost_lease_count(self) -> int:
-        """The number of times that this process lost its lease and had to start again."""
+        """The number of times that this process lost its lease and had to register again."""
         ...
 
 

@@ -28,7 +28,7 @@ ANY_ADDRESS: Final = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}  # n
 STOP_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 STOP_S_MAX: Final = 3
 UNREAD_S_MAX: Final = 0.5
-"""How long a stop waits for clients to read pending data."""
+"""How long a stopping server waits for clients to read pending data."""
 HEAD_BYTE_COUNT_MAX: Final = 64 << 10
 
 
@@ -44,7 +44,7 @@ async def serve(
     public_address: PublicAddress | None = None,
     listener: socket.socket | None = None,
 ) -> None:
-    """Serve until SIGINT or SIGTERM. At a stop, open event streams end first.
+    """Serve the HTTP API until SIGINT or SIGTERM. A stop ends the open event streams first.
 
     `on_ready` receives the local URL of the server. `public_address` is the address that browsers
     use, if it is not the listen address. `listener` comes from `open_listener`, for callers that
@@ -89,7 +89,11 @@ def is_any_address(host: str) -> bool:
 
 
 def _local_host(host: str) -> str:
-    """Return the host for local URLs: clients cannot connect to the any-address itself."""
+    """Return the host for URLs of this server that local clients use.
+
+    It is loopback if the server listens on all interfaces, because clients cannot connect to the
+    address that means all interfaces.
+    """
     bare = host.strip("[]")
     name = ANY_ADDRESS.get(bare, bare)
     return f"[{name}]" if ":" in name else name
@@ -114,9 +118,10 @@ def check_exposure(host: str, access: Access) -> None:
 
 
 def open_listener(host: str, port: int) -> socket.socket:
-    """Listen on the address. Raise ConfigurationError if that is not possible.
+    """Return a socket that listens on the address, to be passed to `serve`.
 
-    Connections wait in the backlog until `serve` runs.
+    Raise ConfigurationError if the address cannot be used. Connections wait in the backlog until
+    `serve` runs.
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
@@ -145,7 +150,10 @@ async def _serve_until_stopped(server: "_Server", listener: socket.socket) -> No
 
 
 class _Server(uvicorn.Server):
-    """Ends the event streams before it waits for connections, which would not end otherwise."""
+    """A uvicorn server that calls `before_exit` at a stop, to end the open event streams.
+
+    uvicorn waits for all connections to end. The connection of a stream ends only with its stream.
+    """
 
     def __init__(
         self,

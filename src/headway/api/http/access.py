@@ -20,10 +20,10 @@ TOKEN_LENGTH_MIN: Final = 16
 
 
 class Scope(IntEnum):
-    """The permissions of a token. `operate` includes `read`."""
+    """The permissions of a token. `operate` includes `read` and `worker`."""
 
     WORKER = 0
-    """Only the calls that workers make."""
+    """Permits only the calls that workers make: register and heartbeat."""
     READ = 1
     OPERATE = 2
 
@@ -37,7 +37,7 @@ class Token:
     secret: str
     scope: Scope
     name: str = ""
-    """The name of its owner. Empty if owners are not distinguished."""
+    """The name of the token's owner. Empty if owners are not distinguished."""
 
     @property
     def holder(self) -> str:
@@ -50,9 +50,12 @@ class Caller(NamedTuple):
 
     scope: Scope
     actor: str = ""
-    """Such as `token:operate` or `session:operate:ann`. Empty on a server without tokens."""
+    """The identity that is stored with changes: `token:operate` or `session:operate:ann`.
+
+    Empty on a server without tokens.
+    """
     session: str | None = None
-    """The session that authenticated the request, or None if a token did."""
+    """The session that authenticated the request, or None if a token authenticated it."""
 
     @classmethod
     def from_holder(cls, kind: str, holder: str, session: str | None = None) -> "Caller":
@@ -60,9 +63,9 @@ class Caller(NamedTuple):
 
 
 class Access:
-    """Checks tokens and sessions.
+    """Authenticates requests by their token or their session.
 
-    Without tokens every caller may do everything, which is allowed only on loopback (S1).
+    A server without tokens permits everything to every caller, so it must listen on loopback (S1).
     """
 
     def __init__(self, tokens: Sequence[Token]) -> None:
@@ -79,8 +82,8 @@ class Access:
         # A changed scope or name changes the key, so browsers must sign in again.
         entries = sorted(digest + holder.encode() for digest, holder in self._holders.items())
         self._session_key = hashlib.sha256(b"session" + b"".join(entries)).digest()
-        # Browsers share cookies among all ports of a host. The name depends on the tokens, so that
-        # servers with different tokens do not overwrite each other's cookie.
+        # Browsers share cookies among all ports of a host. The cookie's name depends on the tokens,
+        # so that servers with different tokens do not overwrite each other's cookie.
         self.cookie_name = COOKIE_PREFIX + self._sign("name")[:8]
         self._ended_sessions: dict[str, int] = {}
         """Sessions that were signed out before they expired, with their expiry in Unix seconds."""
@@ -90,9 +93,9 @@ class Access:
         return not self._holders
 
     def authenticate(self, headers: Mapping[str, str], session: str) -> Caller | None:
-        """Return the caller, or None if it sent no credentials or wrong ones.
+        """Return the caller of a request, or None if the credentials are missing or wrong.
 
-        `session` is the value of its session cookie, or empty.
+        `session` is the value of the session cookie, or empty.
         """
         if self.is_open:
             return Caller(Scope.OPERATE)
@@ -104,7 +107,7 @@ class Access:
         return None if verified is None else Caller.from_holder("session", verified[0], session)
 
     def find_holder(self, secret: str) -> str | None:
-        """Return the holder of the token with this secret, or None if there is none."""
+        """Return the holder (`operate:ann`) of the token with this secret, or None if unknown."""
         digest, match = _digest(secret), None
         # Compare with every token, so that the time taken does not reveal which one matched.
         for token_digest, holder in self._holders.items():
@@ -113,15 +116,15 @@ class Access:
         return match
 
     def create_session(self, holder: str) -> str:
-        """Return a signed session, which a browser stores instead of the token."""
+        """Return a new signed session for a holder. Browsers store it instead of the token."""
         claims = f"{int(time.time()) + SESSION_S}.{holder}.{secrets.token_hex(8)}"
         return f"{claims}.{self._sign(claims)}"
 
     def end_session(self, session: str) -> None:
-        """Refuse the session from now on.
+        """Refuse the session from now on, in this process only.
 
-        Only in the memory of this process: another server accepts it until it expires, and so does
-        this one after a restart.
+        Ended sessions are stored in memory. Another server accepts the session until it expires,
+        and so does this server after a restart.
         """
         verified = self._verify_session(session)
         if verified is None:
@@ -135,11 +138,11 @@ class Access:
         self._ended_sessions[session] = verified[1]
 
     def is_session_over(self, session: str) -> bool:
-        """Return True if a session, verified before, was ended or has expired."""
+        """Return True if a session has ended or expired. Its signature must be verified before."""
         return session in self._ended_sessions or int(session.partition(".")[0]) <= time.time()
 
     def _verify_session(self, session: str) -> tuple[str, int] | None:
-        """Return the holder and the expiry in Unix seconds, or None if invalid or over."""
+        """Return the session's holder and its expiry in Unix seconds, or None if not valid."""
         claims, _, signature = session.rpartition(".")
         if not hmac.compare_digest(self._sign(claims).encode(), signature.encode()):
             return None

@@ -14,7 +14,10 @@ from headway.core.document import BYTE_COUNT_MAX
 
 BODY_S_MAX: Final = 20.0
 HELD_BYTE_COUNT_MAX: Final = 64 * BYTE_COUNT_MAX
-"""Limit of all bodies in memory. Callers without a token may send too little to reach it."""
+"""The maximum number of bytes that all request bodies together have in memory.
+
+Callers without a token may send only the small body of a sign-in, so they cannot reach the limit.
+"""
 
 
 def has_body(headers: Mapping[str, str]) -> bool:
@@ -22,7 +25,10 @@ def has_body(headers: Mapping[str, str]) -> bool:
 
 
 class BodyReader:
-    """Reads request bodies and counts their bytes, from the first byte to the response."""
+    """Reads request bodies, and limits the memory that all of them use together.
+
+    The bytes of a body count from their arrival until `release` is called for the body.
+    """
 
     def __init__(self) -> None:
         self._held_byte_count = 0
@@ -30,16 +36,16 @@ class BodyReader:
     async def read(
         self, headers: Mapping[str, str], receive: Receive, *, byte_count_max: int
     ) -> bytes:
-        """Return the whole body, which the caller must `release`.
+        """Return the whole body of a request. The caller must pass it to `release` later.
 
-        Raise a Problem if the body is refused; then there is nothing to release. If
-        `byte_count_max` is 0, the body is not read, so it takes no memory.
+        Raise a Problem if the body is refused. The caller then has nothing to release. If
+        `byte_count_max` is 0, return b"" without reading the body, so it takes no memory.
         """
         if not has_body(headers):
             return b""
         length = headers.get("content-length")
         is_chunked = "transfer-encoding" in headers
-        # A proxy in front may use the other length, and so see another end (request smuggling).
+        # A proxy may use the other header, and so find another end of the body (request smuggling).
         if length is not None and is_chunked:
             detail = "send either Content-Length or Transfer-Encoding, not both"
             raise Problem(400, "bad_request", detail, headers={"connection": "close"})
@@ -70,7 +76,7 @@ class BodyReader:
 
     async def _collect(self, parts: list[bytes], receive: Receive, byte_count_max: int) -> None:
         byte_count = 0
-        while True:  # Until the body ends. Its size is bounded here, its time by the caller.
+        while True:  # Until the body ends. This loop limits its size, the caller its time.
             message = await receive()
             if message["type"] == "http.disconnect":
                 raise Problem(400, "bad_request", "the connection ended before the body did")

@@ -23,12 +23,16 @@ from uvicorn.server import ServerState
 from headway.api.http.problem import Problem, headers_too_large, unavailable
 
 HEAD_S_MAX: Final = 15.0
-"""From the opening, or the last response, to the end of the next request's headers."""
+"""How long a client may take to send the headers of its next request.
+
+The time counts from the opening of the connection, or from the last response.
+"""
 STALL_S_MAX: Final = 60.0
 """How long a response waits for a client that does not read."""
 DRAIN_S_MAX: Final = 5.0
+"""How long a client may still send after a response that ends its connection."""
 DRAIN_BYTE_COUNT_MAX: Final = 32 << 20
-"""How long and how much a client may still send after a response that ends its connection."""
+"""How many bytes a client may still send after a response that ends its connection."""
 CONNECTION_COUNT_MAX: Final = 10_000
 BACKLOG_COUNT_MAX: Final = 2_048
 
@@ -46,15 +50,15 @@ class ConnectionTracker:
         self._count_max = min(CONNECTION_COUNT_MAX, open_file_count_max // 2)
         self._open: set[Connection] = set()
         self._unauthenticated: dict[Connection, None] = {}
-        """The oldest first. Some may have authenticated since they were added."""
+        """New connections, the oldest first. Some may have authenticated since they were added."""
         self._idle: dict[Connection, float] = {}
-        """Connections without a request, with the time since when; the longest first."""
+        """Connections without a request, each with the time when that began, in order."""
         self._stalled: dict[Connection, float] = {}
-        """Connections whose client does not read, with the time since when; the longest first."""
+        """Connections whose client does not read, each with the time when that began, in order."""
         self._checked_at_s = 0.0
 
     def add(self, connection: "Connection", *, now_s: float) -> bool:
-        """Add a connection. Return False if the limit is reached.
+        """Add a connection. Return False if the limit is reached and no room can be made.
 
         At the limit, another connection is aborted to make room: the oldest unauthenticated one, or
         else the one that has been idle longest.
@@ -88,9 +92,10 @@ class ConnectionTracker:
         self._stalled.pop(connection, None)
 
     def abort_silent(self, *, now_s: float) -> None:
-        """Abort connections that were already silent for too long at the previous call.
+        """Abort connections that were already idle or stalled too long at the previous call.
 
-        If this process was suspended, data that arrived in that time is so processed first.
+        If this process was suspended, the data that has arrived meanwhile is processed between the
+        two calls, and prevents the abort.
         """
         for connections, limit_s in ((self._idle, HEAD_S_MAX), (self._stalled, STALL_S_MAX)):
             for connection, since_s in list(connections.items()):
@@ -130,7 +135,7 @@ class Connection(H11Protocol):
         super().__init__(config, server_state, app_state, _loop)
         self._tracker = connections
         self._request_state: dict[str, Any] = {}
-        """The state that the guard has set for the last request."""
+        """The ASGI `state` of the last request, in which the guard stores the caller."""
         self._drained_byte_count: int | None = None
         """The bytes received since the connection began to drain, or None if it does not drain."""
         self._drain_timer: asyncio.TimerHandle | None = None
@@ -184,7 +189,7 @@ class Connection(H11Protocol):
         before = self.cycle
         super().handle_events()
         if self.cycle is not before:
-            # Its task has not begun. It uses this transport when it ends the response.
+            # The task of the new cycle has not begun. The cycle responds over this transport.
             self.cycle.transport = cast(asyncio.Transport, _ResponseTransport(self, self.cycle))
             self._request_state = self.scope["state"]
             self._tracker.mark_active(self)
@@ -192,14 +197,15 @@ class Connection(H11Protocol):
     def send_400_response(self, msg: str) -> None:  # noqa: ARG002
         """Answer a request that h11 cannot parse.
 
-        uvicorn calls it in an `except` block. `msg` is ignored: the exception has more details.
+        uvicorn calls this method in an `except` block. `msg` is ignored, because the exception has
+        more details.
         """
         cycle: RequestResponseCycle | None = self.cycle
         is_answering = cycle is not None and cycle.response_started and not cycle.response_complete
         if not is_answering:
             self.transport.write(_encode_response(_to_parse_problem(sys.exc_info()[1])))
         if cycle is not None:
-            cycle.disconnected = True  # Discard what the application still sends.
+            cycle.disconnected = True  # Discard the rest of the response.
         self.drain_and_close()
 
     def on_response_complete(self) -> None:
@@ -218,7 +224,7 @@ class Connection(H11Protocol):
 
 
 class _ResponseTransport:
-    """The transport of one response. Closing it lets a client that still sends finish."""
+    """The transport of one response. `close` drains the connection if the client still sends."""
 
     def __init__(self, connection: Connection, cycle: RequestResponseCycle) -> None:
         self._connection = connection

@@ -17,10 +17,10 @@ CursorPart = int | str
 CURSOR_LENGTH_MAX: Final = 8_192
 INT64_MAX: Final = (1 << 63) - 1
 INT32_MAX: Final = (1 << 31) - 1
-"""Limit of version numbers, and of the `seq` of node runs."""
+"""The highest version number of a flow, and the highest `seq` of a node run."""
 PAGE_ITEM_COUNT_MAX: Final = 1_000
 PAGE_BYTE_COUNT_MAX: Final = 16 << 20
-"""Limit of a page whose items may be large."""
+"""The maximum number of bytes of all items of a page, unless it has only one item."""
 Limit = Annotated[int, Query(ge=1, le=PAGE_ITEM_COUNT_MAX)]
 Cursor = Annotated[
     str | None,
@@ -65,21 +65,24 @@ def _is_storable(part: CursorPart) -> bool:
 
 
 def split_page(rows: Sequence[T], limit: int) -> tuple[Sequence[T], T | None]:
-    """Return the first `limit` rows, and the last of them if more rows follow, else None.
+    """Return the rows of a page, and its last row if another page follows, else None.
 
-    The caller has queried `limit` + 1 rows.
+    `rows` are the result of a query for `limit` + 1 rows.
     """
     page = rows[:limit]
     return page, page[-1] if len(rows) > limit else None
 
 
 class Page(Response):
-    """A page of a list. `cursor` leads to the next page and is None on the last."""
+    """A page of a list as a response. `cursor` leads to the next page. The last page has none."""
 
     media_type = "application/json"
 
     def __init__(self, model: type[BaseModel], texts: Iterable[bytes], cursor: str | None) -> None:
-        """`model` has two fields: the items, and `cursor`."""
+        """Build a page from the JSON of its items.
+
+        `model` has two fields: the list of items, and `cursor`.
+        """
         self.cursor = cursor
         member, _ = model.model_fields
         parts = (member.encode(), b",".join(texts), json.dumps(cursor).encode())
@@ -89,9 +92,10 @@ class Page(Response):
 async def build_page(
     model: type[BaseModel], items: AsyncIterator[tuple[Sequence[CursorPart], str]], *, limit: int
 ) -> Page:
-    """Return a page with as many items as fit.
+    """Return a page of at most `limit` items, or of fewer if they are large.
 
-    `items` yields the cursor parts and the JSON of each item, up to `limit` + 1 of them.
+    `items` yields the cursor parts and the JSON of each item. It must yield one item more than
+    `limit` if another page follows.
     """
     encoded = ((position, text.encode()) async for position, text in items)
     positions, texts, has_more = await take_fitting(encoded, limit=limit)
@@ -101,9 +105,10 @@ async def build_page(
 async def take_fitting(
     items: AsyncIterator[tuple[T, bytes]], *, limit: int
 ) -> tuple[list[T], list[bytes], bool]:
-    """Return as many items as fit (at least one), as positions, JSON, and True if more follow.
+    """Return the positions and the JSON of the items that fit, and True if more items follow.
 
-    `items` yields the position and the JSON of each item, up to `limit` + 1 of them.
+    At most `limit` items fit, and fewer if they are large, but at least one. `items` yields the
+    position and the JSON of each item. It must yield one item more than `limit` if more follow.
     """
     positions: list[T] = []
     texts: list[bytes] = []

@@ -24,7 +24,7 @@ _TAG_PARTS: Final = re.compile(r'(W/)?"([^"]*)"|([0-9]+)')
 async def expected_revision(
     if_match: str | None, resource: str, read_revision: Callable[[], Awaitable[int | None]]
 ) -> int | None:
-    """Return the revision that the header requires, or None if it accepts any.
+    """Return the revision that the `If-Match` header requires, or None if it accepts any.
 
     Raise a 412 Problem if no tag can match. `read_revision` returns the current revision, or None
     if the resource is not stored. A tag of 0 matches a resource that is not stored, because a lane

@@ -32,7 +32,7 @@ class PublicAddress:
     scheme: str
     name: str
     port: int | None
-    """None for the default port of the scheme, which browsers leave out."""
+    """The port, or None for the default port of the scheme, which browsers leave out."""
 
     @classmethod
     def parse(cls, url: str) -> Self:
@@ -73,7 +73,10 @@ class Origins:
     def __init__(
         self, names: Iterable[str], *, public_address: PublicAddress | None = None
     ) -> None:
-        """`names` are the host names of this server, without ports."""
+        """Accept requests to the host names in `names`, to loopback and to `public_address`.
+
+        The names have no ports.
+        """
         host_names = {name.lower() for name in names}
         for name in sorted(host_names):
             if not _is_host_name(name):
@@ -102,8 +105,8 @@ class Origins:
     ) -> None:
         """Raise a 403 Problem if a page of another origin sends the request, with any method.
 
-        A link from another site to the page is allowed: opening the page changes nothing, and the
-        page cannot be framed.
+        A link from another site to headway's own page is allowed: opening that page changes
+        nothing, and it cannot be framed.
         """
         is_foreign = headers.get("sec-fetch-site") not in (None, "same-origin", "none")
         origin = headers.get("origin")
@@ -136,7 +139,7 @@ def is_page_path(path: str) -> bool:
 
 
 def _is_navigation(headers: Mapping[str, str], method: str) -> bool:
-    """Return True if the browser opens a link as a top-level document."""
+    """Return True if the request opens a link as a top-level document of a browser."""
     return (
         method in READ_METHODS
         and headers.get("sec-fetch-mode") == "navigate"
@@ -146,9 +149,9 @@ def _is_navigation(headers: Mapping[str, str], method: str) -> bool:
 
 @lru_cache(maxsize=100)
 def parse_host_name(host: str) -> str | None:
-    """Return the name without its port, or None if `host` (lower case) is not a host.
+    """Return the name in the value of a `Host` header, without the port, or None if invalid.
 
-    Cached, because most requests send the same value.
+    `host` must be in lower case. The result is cached, because most requests send the same value.
     """
     match = _HOST.fullmatch(host)
     return None if match is None else match["name"].strip("[]")

@@ -80,7 +80,7 @@ class _ErrorResponse(NamedTuple):
     status: int
     code: str
     members: Mapping[str, str] = {}
-    """JSON members of the response, each with the attribute of the error that has its value."""
+    """Extra JSON members by name, each with the attribute of the error that has its value."""
 
 
 _RUN_MEMBER: Final = {"run_id": "run_id"}
@@ -187,7 +187,7 @@ def invalid_request(errors: Sequence[Mapping[str, Any]]) -> Problem:
 
 
 def issue_views(issues: Iterable[tuple[str, str]]) -> list[dict[str, str]]:
-    """Return errors or warnings as JSON: each has the path of a field and the problem."""
+    """Return errors or warnings as JSON objects with the `path` of a field and its `problem`."""
     return [{"path": path, "problem": problem} for path, problem in issues]
 
 

@@ -14,8 +14,8 @@ _ZERO_QUALITY: Final = re.compile(r"q\s*=\s*0(\.0*)?")
 def get_actor(scope: Scope) -> str:
     """Return the authenticated actor, such as `token:operate` or `session:operate:ann`.
 
-    It is empty on a server without tokens, where every caller may do everything. The actor is
-    stored with each change that the request makes.
+    The actor is stored with each change that the request makes. It is empty on a server without
+    tokens, where every caller may do everything.
     """
     actor: str = scope["state"]["caller"].actor
     return actor

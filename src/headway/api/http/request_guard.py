@@ -1,8 +1,9 @@
 """The middleware in front of every route (S1, S2, S3, S9).
 
-It checks the host, the origin, the caller and the size of each request, and reads its body within a
-time limit. Access is denied by default: a path that is not open needs a scope. An open path accepts
-no body, except to sign in. HEAD is handled as GET without the body of the response.
+The guard checks the host, the origin, the caller and the size of each request, and reads its body
+within a time limit. Access is denied by default: every path needs a token with the right scope,
+except the open paths, which are the page and `OPEN_PATHS`. An open path accepts no body, except to
+sign in. HEAD is handled as GET without the body of the response.
 """
 
 import asyncio
@@ -31,7 +32,7 @@ from headway.trace import TRACEPARENT, adopt_trace
 SIGN_IN: Final = ("POST", "/api/session")
 SIGN_IN_BYTE_COUNT_MAX: Final = 4 << 10
 OPEN_PATHS: Final = frozenset({"/healthz", "/readyz", "/api/session"})
-"""Paths that need no token, like the page: health checks and signing in."""
+"""The paths of health checks and of signing in. They need no token, and nor does the page."""
 WORKER_PATHS: Final = frozenset(
     {"/workers/register", "/workers/heartbeat", "/register", "/heartbeat"}
 )
@@ -42,7 +43,7 @@ SINGLE_VALUE_HEADERS: Final = frozenset(
         *("if-match", "last-event-id", "origin", "sec-fetch-site"),
     }
 )
-"""Headers that may occur once only: of two values, one would be ignored."""
+"""Headers that a request may have only once, because one of two values would be ignored."""
 API_HEADERS: Final = (
     (b"x-content-type-options", b"nosniff"),
     (b"referrer-policy", b"no-referrer"),
@@ -63,7 +64,11 @@ class GuardMiddleware:
         origins: Origins,
         on_response: OnResponse = lambda _, status, seconds: None,  # noqa: ARG005
     ) -> None:
-        """`on_response` receives the scope, the status, and the seconds until the response."""
+        """Guard the application `app`.
+
+        `on_response` is called at the start of each response. It receives the ASGI scope, the
+        status, and the seconds since the request arrived.
+        """
         self._app = app
         self._on_response = on_response
         self._access = access
@@ -135,10 +140,10 @@ def _is_open(path: str) -> bool:
 
 
 def body_byte_count_max(method: str, path: str) -> int:
-    """Return the limit of a request's body. 0 means that no body is read.
+    """Return the maximum size of a request's body in bytes. 0 means that no body is read.
 
-    Unauthenticated requests may carry a body only to sign in. Read requests carry none either,
-    because a stream would hold the body in memory as long as it lasts.
+    Unauthenticated requests may carry a body only to sign in. GET and HEAD requests may carry none,
+    because a streamed response would hold the body in memory until the stream ends.
     """
     if (method, path) == SIGN_IN:
         return SIGN_IN_BYTE_COUNT_MAX
@@ -149,7 +154,7 @@ def _check_text(field: str, raw: bytes) -> None:
     """Raise InvalidInput if percent-encoded text is not UTF-8 or contains NUL.
 
     The raw bytes are checked, because decoders replace invalid bytes. No name contains NUL, and
-    some databases refuse a query that does.
+    some databases refuse a query that contains it.
     """
     if b"%" not in raw:  # Unencoded text is ASCII: HTTP permits nothing else.
         return
@@ -191,7 +196,7 @@ def _find_cookie(headers: Mapping[str, str], name: str) -> str:
 
 
 def _replay(body: bytes, receive: Receive) -> Receive:
-    """Return a `receive` that yields the body in one message, then the server's messages."""
+    """Return an ASGI `receive` that returns the body at once, then the server's messages."""
     is_replayed = False
 
     async def next_message() -> Message:
@@ -216,7 +221,7 @@ class _GuardedResponse:
         self._started = asyncio.Event()
 
     async def receive_disconnect(self) -> Message:
-        """Act as `receive` for HEAD: report a disconnect once the headers are sent."""
+        """Act as the ASGI `receive` of a HEAD request: disconnect once the headers are sent."""
         await self._started.wait()
         return {"type": "http.disconnect"}
 
@@ -235,14 +240,14 @@ class _GuardedResponse:
         self._started.set()
 
     async def finish(self) -> None:
-        """End the response to a HEAD request, because the stream itself sends no end."""
+        """End the response to a HEAD request. A disconnected stream does not send its own end."""
         if not self.has_ended:
             await self.send({"type": "http.response.body", "body": b""})
 
     async def finish_with_problem(self, problem: Problem) -> None:
         if self.has_ended:  # The client has a complete response.
             return
-        if self._has_started:  # Too late for a response: uvicorn closes the connection.
+        if self._has_started:  # Too late for another response: uvicorn closes the connection.
             raise problem
         body = problem.body()
         headers = {**problem.all_headers, "content-length": str(len(body))}

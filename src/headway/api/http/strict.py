@@ -15,7 +15,7 @@ from headway.core.document import decode_document
 from headway.core.errors import InvalidInput
 
 ISSUE_COUNT_MAX: Final = 20
-"""Limit of reported issues: an issue is much longer than the parameter that causes it."""
+"""The maximum number of reported issues. An issue is much longer than its parameter."""
 CURSOR_PARAMETER: Final = "cursor"
 QueryParameters = Mapping[str, bool]
 """The query parameters of a route by name. True if the parameter may be repeated."""
@@ -37,9 +37,9 @@ def parse_strict_json(body: bytes) -> Any:
 
 
 def check_query(query: bytes, parameters: QueryParameters) -> None:
-    """Raise a Problem if a query parameter is unknown or repeated.
+    """Raise a Problem if a query parameter is unknown, or repeated although it must not be.
 
-    Ignoring a misspelt filter would return everything.
+    If a misspelt filter were ignored, the response would contain everything.
     """
     counts = Counter(name for name, _ in parse_qsl(query.decode("latin-1"), keep_blank_values=True))
     allowed = ", ".join(parameters) or "none"
@@ -91,7 +91,10 @@ class StrictRoute(APIRoute):
 
 
 def _next_page_query(query: bytes, cursor: str) -> str:
-    """Return the query of the next page. The link is relative, so it works behind a proxy."""
+    """Return the query string of the next page: that of this page with another cursor.
+
+    The link consists only of the query, so it works behind a proxy.
+    """
     parameters = parse_qsl(query.decode("latin-1"), keep_blank_values=True)
     return urlencode(
         [

@@ -73,8 +73,8 @@ def _add_state_routes(router: APIRouter, api: HeadwayApi) -> None:
         """Return the whole current state as of one instant. Follow the events after its `seq`."""
         snapshot = await api.store.runs.snapshot()
         snapshot = replace(snapshot, keys=api.keys.mark_secrets(snapshot.keys))
-        # After the snapshot: a worker that registers in between is also in an event, so it is never
-        # missed.
+        # Read after the snapshot: an event reports a worker that registers in between, so that
+        # clients never miss it.
         workers = await api.workers.list()
         views = [
             worker_view(worker, is_alive=True, calls=api.workers.calls_of(worker.id))

@@ -4,10 +4,10 @@ A client loads the snapshot, then follows the events after its `seq`. Without a 
 of events have no gaps. A client that lost its connection resumes with its last id. If events after
 that id are no longer stored, it receives one `resync` and must load the snapshot again.
 
-An id consists of the number of the event and its mark, which is its time: `42-643f1c…`. After a
-backup is restored, other events get numbers that were used before. A client that resumes with the
-id of an event that does not exist receives `resync`. A plain number is also accepted, without that
-check.
+The id of an event consists of its number and a mark, which is the time of the event: `42-643f1c…`.
+After a backup is restored, other events get numbers that were used before. A client that resumes
+with the id of an event that does not exist receives `resync`. A number without a mark is also
+accepted, without that check.
 """
 
 import time
@@ -45,9 +45,10 @@ STREAM_COUNT_MAX: Final = 2_000
 log = event_log(__name__)
 
 EVENT_ID_PATTERN: Final = r"^[0-9]{1,19}(-[0-9a-f]{1,16})?$"
-"""The number of an event and, if known, its mark.
+"""The pattern of an event id: the number of the event and, if known, its mark.
 
-After a backup is restored, another event may have the number. The mark distinguishes them.
+The mark is the time of the event. After a backup is restored, another event may have the same
+number, but it has another mark.
 """
 After = Annotated[
     str | None,
@@ -103,7 +104,7 @@ def encode_event(event: Event) -> EncodedEvent:
     head = (
         f"id: {event_id(event.seq, event.at)}\nevent: {_to_printable(event.type)}\ndata: ".encode()
     )
-    # SSE fields end at a line break: encoded JSON has none, and `_to_printable` removes others.
+    # SSE fields end at a line break. JSON text has none, and `_to_printable` replaces others.
     return EncodedEvent(head + f"{event_view(event)}\n\n".encode(), len(head))
 
 
@@ -195,11 +196,11 @@ def events_router(
 
 
 class StreamPosition(NamedTuple):
-    """The last event that a client has seen."""
+    """The last event that a client has received."""
 
     after: int | None
     at: Instant | None
-    """The mark of that event: its time. None if the id has no mark."""
+    """The time of the event, which is the mark in its id. None if the id has no mark."""
     epoch: int | None
 
 
@@ -257,11 +258,15 @@ class EventStreams:
     async def _start_position(
         self, position: StreamPosition, start_seq: int | None
     ) -> StreamPosition:
-        """Return the start of a stream: `position`, or if it has no event, `start_seq` or now."""
+        """Return the position at which a stream starts.
+
+        It is `position` if the client has received an event. Otherwise it is `start_seq`, or the
+        newest event if `start_seq` is None.
+        """
         epoch = self._feed.epoch if position.epoch is None else position.epoch
         if position.after is not None:
             return position._replace(epoch=epoch)
-        if start_seq is not None:  # A backup that has the run has all events before it.
+        if start_seq is not None:  # No mark: a restored backup with the run has these events, too.
             return StreamPosition(start_seq, None, epoch)
         # With its mark: a client that disconnects before its first event resumes with this id.
         seq = self._feed.last_seq
@@ -300,7 +305,7 @@ class EventStreams:
     async def _stream(
         self, event_filter: EventFilter, start: StreamPosition, session: str | None
     ) -> AsyncIterator[bytes]:
-        """Stream from `start`, or begin with `resync` if the history has changed since.
+        """Yield the SSE stream from `start`. It begins with `resync` if the history has changed.
 
         The stream ends when `session` ends. `session` is None if a token authenticated the client.
         """
@@ -369,7 +374,7 @@ class EventStreams:
 
 
 def _to_chunks(blocks: Sequence[bytes]) -> Iterator[bytes]:
-    """Join short blocks and split long ones, so that no chunk exceeds the limit."""
+    """Join short SSE blocks and split long ones, so that no chunk exceeds the limit."""
     parts: list[bytes] = []
     length = 0
     for block in blocks:

@@ -198,7 +198,10 @@ def _add_version_routes(router: APIRouter, api: HeadwayApi) -> None:
 
 
 async def _read_body_text(request: Request) -> str:
-    """Return the body as text: a definition may be nested deeper than other documents."""
+    """Return the body of a request as text, without decoding its JSON.
+
+    The JSON of a definition may be nested deeper than that of other bodies.
+    """
     try:
         return (await request.body()).decode()
     except UnicodeDecodeError:

@@ -1,4 +1,4 @@
-"""`/healthz` and `/readyz`: the process runs, and it can commit writes."""
+"""`/healthz` reports that the process runs, and `/readyz` that it can commit writes."""
 
 import asyncio
 import time
@@ -45,7 +45,10 @@ def health_router(api: HeadwayApi, feed: EventFeed[EncodedEvent]) -> APIRouter:
 
 
 class _Readiness:
-    """Shares one probe among all callers, so that it writes at most once per second."""
+    """Checks that the store can commit a write, with at most one write per second.
+
+    All callers share the result of the last write, which is called the probe.
+    """
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -54,7 +57,7 @@ class _Readiness:
         self._error: Error | None = None
 
     async def check(self) -> None:
-        """Return if the last probe was committed in time, else raise the reason."""
+        """Return if the last probe was committed in time, else raise the error."""
         try:
             async with asyncio.timeout(READY_S_MAX), self._lock:
                 if time.monotonic() - self._probed_at_s >= PROBE_INTERVAL_S:

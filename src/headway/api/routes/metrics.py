@@ -47,7 +47,7 @@ class Metrics:
         ProcessCollector(registry=self.registry)
         PlatformCollector(registry=self.registry)
         self._lanes: set[str] = set()
-        # When runs were accepted and started. The oldest entries are dropped at the limit.
+        # The times when runs were accepted and started. At the limit, the oldest are dropped.
         self._queued_at: OrderedDict[RunId, Instant] = OrderedDict()
         self._started_at: OrderedDict[RunId, Instant] = OrderedDict()
         self._runs = self._counter("headway_runs", "Runs that have ended", "lane", "outcome")
@@ -114,7 +114,7 @@ class Metrics:
         self._streams.inc(difference)
 
     def record_event(self, event: Event) -> None:
-        """Count an event. The feed calls it once per event, in order."""
+        """Count an event. The event feed calls this method once per event, in order."""
         if event.run_id is None:
             return
         if event.type == EventType.STATE_CHANGED:
@@ -146,7 +146,7 @@ class Metrics:
     async def render(self, api: HeadwayApi) -> bytes:
         snapshot = await api.store.board.metrics()
         for gauge in (self._running, self._capacity, self._queued, self._waiting):
-            gauge.clear()  # Lanes may share a label, so each one adds to it.
+            gauge.clear()  # Lanes may share a label, so each lane adds its value.
         for view in snapshot.lanes:
             lane = self.lane_label(view.lane.name)
             self._running.labels(lane).inc(view.held_count)

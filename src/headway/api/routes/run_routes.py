@@ -186,7 +186,11 @@ def _add_control_routes(router: APIRouter, api: HeadwayApi) -> None:
 
 
 async def cancel_run(handle: RunHandle, body: CancelBody | None, by: str) -> CancelResult:
-    """Cancel a run. Raise RunNotFound, or RunNotActive if it has ended or is about to end."""
+    """Cancel a run with the options in `body`, and return the result.
+
+    Raise RunNotFound if the run does not exist. Raise RunNotActive if it has ended or is about to
+    end.
+    """
     options = body or CancelBody(files=FilesOnCancel.KEEP, reason="")
     result = await handle.cancel(files=options.files, reason=options.reason, by=by)
     if result is CancelResult.NOT_FOUND:

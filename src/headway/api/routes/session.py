@@ -16,7 +16,10 @@ GUESS_DELAY_S: Final = 1.0
 
 
 def session_router(access: Access, *, is_secure: bool) -> APIRouter:
-    """`is_secure` is True if browsers use TLS, even if a proxy forwards plain HTTP."""
+    """Return the routes to sign in and to sign out.
+
+    `is_secure` is True if browsers use TLS, even if a proxy forwards plain HTTP.
+    """
     router = APIRouter(prefix="/api/session", tags=["session"], route_class=StrictRoute)
     checker = _TokenChecker(access)
 
@@ -49,8 +52,8 @@ def session_router(access: Access, *, is_secure: bool) -> APIRouter:
 class _TokenChecker:
     """Checks the tokens of sign-ins, and slows down guessing.
 
-    A valid token is accepted at once. A wrong one is refused after `GUESS_DELAY_S`. While
-    `GUESS_COUNT_MAX` wrong ones wait, further wrong ones get 429.
+    A valid token is accepted at once. A wrong token is refused after `GUESS_DELAY_S`. While
+    `GUESS_COUNT_MAX` requests wait for that refusal, further wrong tokens get 429.
     """
 
     def __init__(self, access: Access) -> None:

@@ -1,4 +1,7 @@
-"""The snapshot as JSON text. Encoding thousands of runs yields to other tasks regularly."""
+"""The snapshot of the current state as JSON text.
+
+It may contain thousands of runs, so the encoder yields to other tasks regularly.
+"""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -64,7 +67,7 @@ class StateView(BaseModel):
 
 
 WRITE_BATCH_COUNT: Final = 100
-"""Number of items that are encoded before other tasks run."""
+"""The number of items that are encoded before other tasks run."""
 
 
 _encode_state: Final = derive_encoder(StateView)

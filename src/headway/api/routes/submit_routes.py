@@ -51,13 +51,16 @@ async def submit_request(
 
 
 async def accepted_response(handle: RunHandle) -> Response:
-    """Return 201 with the run. It is read again only if it was not just accepted."""
+    """Return a 201 response with the run of a handle.
+
+    The run is read from the store only if the handle is not that of a new submission.
+    """
     text = run_view(handle.accepted_record or await handle.record())
     return json_response(text, status=201, location=f"{RUNS_PATH}/{handle.id}")
 
 
 def add_submit_route(router: APIRouter, api: HeadwayApi) -> None:
-    """Declare the call in the router of RUNS_PATH, for the OpenAPI document."""
+    """Declare `POST /api/runs` in the router of RUNS_PATH, for the OpenAPI document."""
 
     @router.post(
         "",
@@ -80,7 +83,10 @@ def add_submit_route(router: APIRouter, api: HeadwayApi) -> None:
 
 
 class SubmitFastPath:
-    """Runs behind the guard, which has read the whole body, and before the router."""
+    """Middleware that answers `POST /api/runs` and passes all other requests to the router.
+
+    It runs behind the guard, which has read the whole body.
+    """
 
     def __init__(self, app: ASGIApp, api: HeadwayApi) -> None:
         self._app = app

@@ -140,7 +140,7 @@ def _describe_call(
     optional: Schema | None = None,
     **extra: Any,
 ) -> RouteOptions:
-    """Describe a call. The first sentence of `description` is its summary.
+    """Return the route options of a call. The first sentence of `description` is its summary.
 
     `optional` are members that the response may have in addition to those of `example`.
     """

@@ -48,7 +48,7 @@ RouteHandler = Callable[[Request], Awaitable[Response]]
 
 
 class WireV1Error(Exception):
-    """An error response with this status and error text."""
+    """Raised by a call of the v1 API to answer with an error status and an error text."""
 
     def __init__(self, status: int, error: str) -> None:
         super().__init__(error)

@@ -1,9 +1,10 @@
 """Models of request bodies, validated strictly, and of responses.
 
-The model of a response describes it once: its encoder is derived from it, and so is its schema in
-the OpenAPI document.
+A response is described only by its model: the encoder of the response and its schema in the OpenAPI
+document are derived from the model.
 
-Enumerations are validated with `strict=False`: a strict model accepts only members, not JSON text.
+Enumerations are validated with `strict=False`, because a strict model accepts only members of the
+enumeration, not their values as JSON text.
 """
 
 from typing import Annotated, Any, Literal

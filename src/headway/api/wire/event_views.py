@@ -51,7 +51,7 @@ def _to_event_model(payload: type[Payload]) -> Any:
 
 
 def _to_model(described: type) -> Any:
-    """Return a model with the fields of a class of the core."""
+    """Return a pydantic model with the fields of a payload, or of an object in a payload."""
     members: dict[str, Any] = {}
     for name, field in get_fields(described).items():
         kind = _to_wire_type(field.type)
@@ -59,7 +59,8 @@ def _to_model(described: type) -> Any:
         members[name] = (kind, None if field.is_optional else ...)
     config = ConfigDict(alias_generator=lambda name: name.removesuffix("_"))
     name = f"{described.__name__}Payload"
-    doc = None if issubclass(described, Payload) else described.__doc__  # On the event.
+    # The docstring of a payload is that of the event's model.
+    doc = None if issubclass(described, Payload) else described.__doc__
     return create_model(name, __config__=config, __doc__=doc, **members)
 
 

@@ -90,7 +90,7 @@ def run_details(record: RunRecord) -> Json[models.RunDetails]:
 
 
 def _updated_at(run: Run) -> Instant:
-    # An older headway version that shares the database does not write the column.
+    # An older headway version that shares the database does not write `updated_at`.
     return run.updated_at or run.ended_at or run.started_at or run.queued_at
 
 
@@ -166,7 +166,7 @@ def holder_view(instance: Instance, held: Iterable[RunId]) -> Json[models.Holder
 
 
 def schedule_view(schedule: Schedule, saved: SavedSchedule | None) -> Json[models.ScheduleView]:
-    """Return the JSON of a schedule. `saved` is None until an instance has read it."""
+    """Return the JSON of a schedule. `saved` is None until an instance has read the schedule."""
     is_current = saved is not None and saved.expression == schedule.expression
     last_at = saved.last_fire_at if saved is not None and is_current else None
     is_paused = saved is not None and bool(saved.is_paused)
