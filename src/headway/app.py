@@ -52,15 +52,16 @@ F = TypeVar("F", bound=JobFunction)
 class Headway:
     """Runs jobs, one at a time per key. Jobs are executed inside its `async with` block.
 
-    `urls` are the addresses of the database. The default is the configured one
-    (`HEADWAY_DATABASE_URL` or `headway.toml`), or else `headway.db` in this folder.
+    `urls` are the addresses of the database. The default is the configured database
+    (`HEADWAY_DATABASE_URL` or `headway.toml`), or else `headway.db` in the current folder.
 
-    On leaving the block no more runs start, and executing runs have `stop_wait_s` to end, or no
-    time if the block is left by an error. The others are handed over to another or later instance.
+    When the block ends, no more runs start, and executing runs have `stop_wait_s` to end. They have
+    no time if the block ends with an error. A run that does not end in time is handed over to
+    another or later instance.
 
     `retention` limits how long ended runs and their events are stored; the default is 30 days.
     `data` is the folder for the files of runs; the default is `data` next to the SQLite file or in
-    this folder. `mirror` also writes the state of every run there, to `runs/<run id>.json`. With
+    the current folder. `mirror` also writes each run's state there, to `runs/<run id>.json`. With
     `redis_url`, other instances are notified of changes at once instead of finding them by polling.
     `clock` replaces the database's clock in tests (`headway.testing`).
 
@@ -146,17 +147,18 @@ class Headway:
     ) -> Any:
         """Register a function as a job, under its own name unless `name` is given.
 
-        An `async def` runs in the event loop, a plain `def` in its own thread. Its first parameter
-        is the context; the others are the job's parameters. Submissions are validated against their
-        annotations. A failed run is retried up to `retries` times, with `backoff` in between. With
-        `recovery="fail"` the run fails if its process is lost, instead of continuing in another
-        process from the last checkpoint.
+        An `async def` runs in the event loop, a plain `def` in its own thread. The function's first
+        parameter is the context; the others are the job's parameters. Submissions are validated
+        against their annotations. A failed run is retried up to `retries` times, with `backoff` in
+        between. With `recovery="fail"` the run fails if its process is lost, instead of continuing
+        in another process from the last checkpoint.
 
         `timeout_s` limits how long a run may take. The default is the setting
         `execution_timeout_s` (1,800 s); None means no limit.
 
         `concurrency` limits how many runs of this job may run at once, over all processes. The job
-        then has its own lane, `job:<name>`. A limit that a person sets for that lane overrides it.
+        then has its own lane, `job:<name>`. A limit that a person sets for that lane overrides
+        `concurrency`.
         """
 
         def register(function: F) -> F:
@@ -180,10 +182,11 @@ class Headway:
         missed: MissedPolicy | str = MissedPolicy.SKIP,
         name: str | None = None,
     ) -> None:
-        """Run `job` at each slot of a cron expression. Call this before `async with`.
+        """Run `job` at each fire time of a cron expression. Call this before `async with`.
 
-        `name` defaults to the name of the job, and `key`, the key of its runs, to `name`. A slot
-        that is due while an earlier run of the key is active is recorded as `rejected`.
+        `name` is the name of the schedule; the default is the name of the job. `key` is the key of
+        its runs; the default is `name`. If an earlier run of the key is active at a fire time, the
+        new run is recorded as `rejected`.
         """
         if self._is_in_use:
             raise RuntimeError("register schedules before `async with`")
@@ -219,7 +222,7 @@ class Headway:
 
     @property
     def hint_relay(self) -> HintRelay | None:
-        """Exchanges hints with other instances. None unless open with an engine and Redis."""
+        """The exchange of hints with other instances. None unless open with an engine and Redis."""
         return None if self._open is None else self._open.hint_relay
 
     @property
@@ -259,7 +262,7 @@ class Headway:
 
     @property
     def keys(self) -> Keys:
-        """The saved rows of keys: the job and parameters of each key's next run."""
+        """The saved keys: the job and the parameters of the next run of each key."""
         return Keys(self.store, self.store.runs, self._jobs)
 
     def run(self, run_id: str) -> RunHandle:
@@ -279,13 +282,14 @@ class Headway:
         return await self.flows.refine_explanation(situation.run, explanation)
 
     async def doctor(self) -> Examination:
-        """Check all invariants on the whole database. It may be in use, and nothing is changed."""
+        """Check all invariants of the database, which may be in use. Nothing is changed."""
         return await run_doctor(self.store.doctor, self._opened.clock)
 
     async def wait_for_signal(self) -> str:
         """Wait for Ctrl-C or SIGTERM, and return the signal's name. Then leave `async with`.
 
-        Main thread only. A second signal has its default effect. SIGHUP reloads the configuration.
+        Call this in the main thread only. A second signal has its default effect. SIGHUP reloads
+        the configuration.
         """
         _ = self._opened  # Raises outside `async with`.
         async with self.reload_on_hangup():
@@ -294,9 +298,10 @@ class Headway:
             return name
 
     def note_stop(self) -> None:
-        """Note that the program is about to stop, if it leaves `async with` only later.
+        """Record that the program stops. Call this if it leaves `async with` only later.
 
-        Runs that execute now and have stored nothing new may be the reason, so their stop counts.
+        An executing run that neither waits now nor has stored anything new may be the reason for
+        the stop, so the stop counts against that run.
         """
         if self._open is not None and self._open.engine is not None:
             self._open.engine.note_stop()
@@ -315,7 +320,10 @@ class Headway:
         return ReloadResult(lanes, tuple(changed))
 
     def reload_on_hangup(self) -> AbstractAsyncContextManager[None]:
-        """Reload on each SIGHUP inside the block, and log the outcome. Main thread only."""
+        """Reload the configuration on each SIGHUP inside the block. Call in the main thread only.
+
+        The outcome of each reload is logged.
+        """
         return reload_on_signal(call_on_hangup, self.reload)
 
     def _configured_lanes(self, settings: Settings) -> Mapping[LaneName, int]:
@@ -336,7 +344,7 @@ class Headway:
         idempotency_key: str | None = None,
         by: str = "",
     ) -> RunHandle:
-        """Submit a run. It is stored durably when this returns.
+        """Submit a run. The run is stored durably when this returns.
 
         `job` is the name of a registered job, or its function. The key of a run without `key` is
         its id. Without `params` the run has the parameters that were saved for its key and job, or
@@ -365,7 +373,7 @@ class Headway:
     async def start_schedule(
         self, name: str, *, idempotency_key: str | None = None, by: str = ""
     ) -> RunHandle:
-        """Start the run of a registered schedule now. Its next fire time does not change."""
+        """Start a run of a registered schedule now. The next fire time does not change."""
         return await self._opened.submitter.submit_schedule(
             find_schedule(self._schedules, name), idempotency_key=idempotency_key, by=by
         )
@@ -395,7 +403,8 @@ class Headway:
     def without_engine(self) -> AbstractAsyncContextManager[Self]:
         """Open the database without an engine: read and submit, but execute nothing here.
 
-        Raise SchemaMismatch if the database does not have the current schema. It is not created.
+        Raise SchemaMismatch if the database does not have the current schema. Neither a database
+        nor its schema is created.
         """
         return self._keep_open(self._open_existing())
 
@@ -418,7 +427,7 @@ class Headway:
     async def _keep_open(
         self, opening: AbstractAsyncContextManager[OpenHeadway]
     ) -> AsyncIterator[Self]:
-        """Stay open until everything is closed: jobs still use this Headway while they end."""
+        """Keep this Headway open until `opening` is closed: jobs still use it while they end."""
         if self._is_in_use:
             raise RuntimeError("this Headway is already open; create another one")
         self._is_in_use = True

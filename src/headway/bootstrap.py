@@ -78,7 +78,11 @@ def build_life_lock(urls: Sequence[str], store: SqlStore) -> FileLifeLock:
 
 
 def data_folder(urls: Sequence[str], data: str | None) -> DataFolder:
-    """Return the data folder: `data`, or else `data` next to the SQLite file or in this folder."""
+    """Return the folder for the files of runs: `data`, or the default if `data` is None.
+
+    The default is the folder named `data` next to the SQLite file, or in the current folder if the
+    database is not SQLite.
+    """
     if data is not None:
         return DataFolder(Path(data))
     file = parse_addresses(urls)[0].file
@@ -146,7 +150,7 @@ async def upgrade_database(urls: Sequence[str]) -> str:
 
 
 async def check_database(urls: Sequence[str]) -> str:
-    """Return the version of the schema. Raise SchemaMismatch if it is not this program's."""
+    """Return the schema version. Raise SchemaMismatch if this program needs another one."""
     addresses = parse_addresses(urls)
     database = Database(addresses, durability="process")
     try:
@@ -156,7 +160,7 @@ async def check_database(urls: Sequence[str]) -> str:
 
 
 async def accept_primary(urls: Sequence[str]) -> AcceptedPrimary:
-    """Make every process use the node that accepts writes now, even if it lacks commits.
+    """Make every process use the node that accepts writes now, even if that node lacks commits.
 
     Raise ConfigurationError on SQLite, which has no failover.
     """
@@ -192,7 +196,7 @@ async def open_readers(urls: Sequence[str]) -> AsyncIterator[Readers]:
 async def open_hint_relay(
     redis_url: str | None, store: SqlStore, *, lease_ttl_s: float
 ) -> AsyncIterator[HintRelay | None]:
-    """Open the relay of hints between instances. Yield None without Redis.
+    """Open the relay of hints between instances. Yield None if `redis_url` is None.
 
     A process needs no relay for its own changes.
     """

@@ -21,7 +21,10 @@ SECRET_NAME_PATTERN: Final = (
     r"(?:authorization|cookie|passphrase|password|passwd|secret|token"  # noqa: S105  # A pattern.
     r"|(?:access|api|private|secret)[_-]?key)"
 )
-"""The end of a secret's name, in any case: matches `db_password` but not `token_count`."""
+"""The pattern of the end of a secret's name: `db_password`, but not `token_count`.
+
+Match it without regard to case.
+"""
 _SECRET_NAME: Final = re.compile(rf"(?i){SECRET_NAME_PATTERN}\Z")
 # Common forms: `Authorization: Bearer …`, `db_password=…`, `"token": "…"`.
 _NAMED_SECRET: Final = re.compile(
@@ -31,14 +34,14 @@ _NAMED_SECRET: Final = re.compile(
 _NO_FIELDS: Final[Mapping[str, str]] = MappingProxyType({})
 
 log_context: Final[ContextVar[Mapping[str, str]]] = ContextVar("log_context", default=_NO_FIELDS)
-"""Fields of the execution in this context, such as `run_id`, `key` and `job`."""
+"""The log fields of the execution in this context, such as `run_id`, `key` and `job`."""
 
 
 class EventLog(logging.LoggerAdapter[logging.Logger]):
-    """Appends the fields of `extra` to the message.
+    """A logger that appends the fields of `extra` to the message.
 
-    Control characters, which could forge a log line or move a terminal's cursor, are escaped.
-    Values under the name of a secret are hidden (S4).
+    Control characters, which could forge a log line or move a terminal's cursor, are escaped. The
+    value of a field that has the name of a secret is hidden (S4).
     """
 
     def process(
@@ -61,7 +64,7 @@ def hide_named_secrets(text: str) -> str:
 
 
 def is_secret(name: str, value: object) -> bool:
-    """Return whether `name` is that of a secret. A bool or None is never a secret."""
+    """Return True if `name` is the name of a secret, unless the value is a bool or None."""
     return not (value is None or isinstance(value, bool)) and bool(_SECRET_NAME.search(name))
 
 

@@ -49,7 +49,7 @@ from headway.services.upkeep.scheduler import open_scheduler
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeadwayConfig:
-    """How a Headway is opened: the arguments of its constructor and the settings, combined.
+    """The configuration of a Headway: the arguments of its constructor, else the settings.
 
     Raise InvalidInput for an invalid argument that the settings do not check.
     """
@@ -59,7 +59,7 @@ class HeadwayConfig:
     stop_wait_s: float
     timeouts: Timeouts
     lease_ttl_s: float
-    """The value in `timeouts`, unless a test replaces it."""
+    """The lease time of the instance: the value in `timeouts`, unless a test replaces it."""
     lanes: Mapping[LaneName, int]
     """The configured limits of lanes."""
     retention: Retention
@@ -79,7 +79,7 @@ class HeadwayConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenHeadway:
-    """Everything that an open Headway uses. No field is set later."""
+    """All objects that an open Headway uses. No field is set later."""
 
     store: SqlStore
     clock: Clock
@@ -91,10 +91,13 @@ class OpenHeadway:
     engine: Engine | None
     """None if this Headway has no engine. It then executes no runs."""
     hint_relay: HintRelay | None
-    """Exchanges hints with other instances. None without an engine or without Redis."""
+    """The exchange of hints with other instances. None without an engine or without Redis."""
 
     async def wait_for_active(self, timeout_s: float) -> bool:
-        """Return whether the runs executed here ended in time. Without an engine there are none."""
+        """Wait for the runs that execute in this process. Return True if they end in time.
+
+        Return True at once if there is no engine.
+        """
         return self.engine is None or await self.engine.wait_for_active(timeout_s)
 
 
@@ -102,7 +105,7 @@ class OpenHeadway:
 async def open_headway(
     config: HeadwayConfig, *, ids: IdSource, jobs: dict[str, Job], functions: Functions
 ) -> AsyncIterator[OpenHeadway]:
-    """Open the database, to read and submit."""
+    """Open the database of a Headway to read and to submit, without an engine."""
     clock = config.clock or SystemClock()
     now = None if config.clock is None else config.clock.now
     async with AsyncExitStack() as opened:
@@ -139,7 +142,7 @@ async def run_engine(
     jobs: dict[str, Job],
     schedules: Sequence[Schedule],
 ) -> AsyncIterator[OpenHeadway]:
-    """Execute runs and fire schedules inside the block. Yield `headway` with its engine."""
+    """Execute runs and fire schedules inside the block. Yield `headway` with an engine."""
     store = headway.store
     # Apply the configured limits first: they override the limits that jobs propose.
     await configure_lanes(store, config.lanes)

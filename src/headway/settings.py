@@ -48,14 +48,14 @@ LEGACY_VARIABLES: Final = {"url": "SCHEDULER_BASE", "database_url": "SCHEDULER_D
 
 
 class Settings(BaseSettings):
-    """The settings. A field of type `SecretStr` is never shown, neither by `repr` nor in logs."""
+    """The settings of a process. `repr` and logs never show a field of type `SecretStr`."""
 
     model_config = SettingsConfigDict(
         env_prefix=PREFIX, toml_file=FILE_NAME, extra="forbid", frozen=True
     )
 
     database_url: str | None = None
-    """The database that stores runs. Default: the SQLite file `headway.db` in this folder."""
+    """The database that stores runs. Default: the SQLite file headway.db in the current folder."""
     database_urls: Annotated[tuple[str, ...], NoDecode] = ()
     """Several addresses of one cluster, the primary first, separated by spaces."""
     durability: Literal["process", "power"] = "process"
@@ -64,13 +64,16 @@ class Settings(BaseSettings):
     """The Redis server over which instances exchange hints. Default: they poll the database."""
 
     data: str | None = None
-    """The folder for the files of runs. Default: `data` next to the SQLite file, or here."""
+    """The folder for the files of runs.
+
+    Default: `data` next to the SQLite file, or in the current folder.
+    """
 
     mirror: bool = False
     """Write the state of every run also to `runs/<run id>.json` in `data`."""
 
     app: str | None = None
-    """The jobs that `serve` and direct submissions use, as `module:name` of a Headway."""
+    """The Headway that `serve` and commands without a server use, as `module:name`."""
     url: str | None = None
     """The server that commands use. Default: commands open the database themselves."""
     host: str = "127.0.0.1"
@@ -84,7 +87,7 @@ class Settings(BaseSettings):
     The scope is `read`, `operate` or `worker`.
     """
     allowed_hosts: Annotated[tuple[str, ...], NoDecode] = ()
-    """Further host names that requests may use for this server, separated by spaces."""
+    """More host names under which requests may reach the server, separated by spaces."""
     public_url: str | None = None
     """The address of the server as browsers use it, if a proxy is in front of it."""
 
@@ -96,11 +99,14 @@ class Settings(BaseSettings):
     execution_timeout_s: float = EXECUTION_TIMEOUT_S
     """How long a run may take if its job has no `timeout_s`."""
     permission_timeout_s: float = PERMISSION_TIMEOUT_S
-    """How long an interrupt stays open if the job sets no time."""
+    """How long an interrupt stays open if the job sets no time limit."""
     compaction_timeout_s: float = COMPACTION_TIMEOUT_S
-    """How long one compaction of a run may take if the job sets no time."""
+    """How long one compaction of a run may take if the job sets no time limit."""
     lease_ttl_s: float = LEASE_TTL_S
-    """How long an instance counts as alive without a renewal. It renews every third of that."""
+    """How long an instance counts as alive without a renewal of its lease.
+
+    The instance renews the lease every third of that time.
+    """
     sse_ping_interval_s: float = SSE_PING_INTERVAL_S
     """How long an event stream may be idle before the server sends a ping."""
     lanes: Annotated[dict[LaneName, int], NoDecode] = {}
@@ -192,7 +198,7 @@ def _read_secrets() -> dict[str, object]:
                 values[name] = file.read_text(encoding="utf-8").strip()
             except (OSError, UnicodeDecodeError) as error:
                 raise ConfigurationError(f"{file} cannot be read: {error}") from None
-    # A secret for one of these two settings overrides the other one in all other sources.
+    # A secret file for one of these two settings also overrides the other in other sources.
     if "database_urls" in values:
         values.setdefault("database_url", None)
     elif "database_url" in values:
@@ -213,7 +219,7 @@ def _read_legacy_variables() -> dict[str, str]:
 def load_settings() -> Settings:
     """Return the settings of this process.
 
-    Raise ConfigurationError if a source is invalid. It names the variable, file or key.
+    Raise ConfigurationError if a source is invalid. The error names the variable, file or key.
     """
     variables = {f"{PREFIX}{name.upper()}" for name in Settings.model_fields}
     for name in sorted(os.environ):

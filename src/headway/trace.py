@@ -25,13 +25,16 @@ _adopted: Final[ContextVar[str | None]] = ContextVar("adopted", default=None)
 
 
 def adopt_trace(traceparent: str | None) -> None:
-    """Adopt `traceparent` for this context. An invalid value clears it."""
+    """Use `traceparent` as the trace of this context. An invalid value removes the trace."""
     match = None if traceparent is None else _TRACEPARENT_PATTERN.fullmatch(traceparent.strip())
     _adopted.set(None if match is None else f"00-{match[1]}")
 
 
 def current_trace() -> str | None:
-    """Return the `traceparent` for new work: of the current span, or else the adopted one."""
+    """Return the `traceparent` for new work: of the current span, or else the adopted one.
+
+    Return None if there is no trace.
+    """
     api = _otel_api()
     if api is not None:
         span = api.get_current_span().get_span_context()
@@ -41,7 +44,7 @@ def current_trace() -> str | None:
 
 
 def trace_headers() -> dict[str, str]:
-    """Return the trace header for a request to a worker, or no header without a trace."""
+    """Return the trace header for a request to a worker. Empty if there is no trace."""
     traceparent = current_trace()
     return {} if traceparent is None else {TRACEPARENT: traceparent}
 
@@ -65,7 +68,7 @@ class Span:
 
 
 def open_adopted_span(name: str, traceparent: str | None, fields: Mapping[str, str | int]) -> Span:
-    """Adopt `traceparent` and return a consumer span for work requested elsewhere."""
+    """Adopt `traceparent`, and return a span for work that another program has requested."""
     adopt_trace(traceparent)
     api = _otel_api()
     if api is None:
@@ -75,7 +78,7 @@ def open_adopted_span(name: str, traceparent: str | None, fields: Mapping[str, s
 
 
 def open_client_span(name: str, fields: Mapping[str, str | int]) -> Span:
-    """Return a client span for a call to another program, as a child of the current span."""
+    """Return a span for a call to another program, as a child of the current span."""
     api = _otel_api()
     return _NO_SPAN if api is None else _RecordedSpan(api, name, api.SpanKind.CLIENT, None, fields)
 

@@ -30,7 +30,7 @@ _EXPORTS: Final = {
 }
 _MODULES: Final = {name: module for module, names in _EXPORTS.items() for name in names.split()}
 
-if not TYPE_CHECKING:  # A type checker that sees `__getattr__` accepts any misspelled name.
+if not TYPE_CHECKING:  # `__getattr__` makes type checkers accept any misspelled name.
     __all__ = list(_MODULES)
 
     def __getattr__(name: str) -> Any:

@@ -1,4 +1,4 @@
-"""Builders for commands and runs, in which a test sets only the fields it is about.
+"""Builders of commands and runs with defaults. A test sets only the fields that it needs.
 
 Every call makes new unique values (run ids, instance ids, nonces).
 """
@@ -192,7 +192,7 @@ def a_message(
     delivery: Delivery = Delivery.WHEN_LISTENING,
     idempotency_key: str | None = None,
 ) -> PostToInbox:
-    """Build a message for an inbox, whether or not its run listens."""
+    """Build a message for the inbox of a run. By default the run need not listen yet."""
     return PostToInbox(
         run_id=run_id,
         kind=kind,

@@ -16,7 +16,7 @@ async def open_for_test(
 ) -> AsyncIterator[Headway]:
     """Open `hw`, with its jobs and schedules, on a SQLite file in `folder`.
 
-    Its settings are restored afterwards, so that another test can open it on another file.
+    The settings of `hw` are restored afterwards, so that another test can open it on another file.
     """
     original = hw._config
     hw._config = replace(

@@ -35,7 +35,7 @@ def open_headway(
 ) -> "Callable[[Headway], AbstractAsyncContextManager[Headway]]":
     """Return a function to open your Headway in a test: `async with open_headway(hw):`.
 
-    It uses a new SQLite file and `headway_clock`.
+    The opened Headway uses a new SQLite file and `headway_clock`.
     """
     from headway.testing.harness import open_for_test  # noqa: PLC0415
 

@@ -20,7 +20,10 @@ from headway.testing.fake_clock import NOON
 from headway.testing.locks import NO_LOCKS
 
 IDLE_TURN_COUNT: Final = 50
-"""Iterations of the event loop without a read or a write, after which all tasks are waiting."""
+"""The number of idle iterations of the event loop after which all tasks count as waiting.
+
+An iteration is idle if no read, no write and no thread of a job is in flight.
+"""
 POLL_S: Final = 0.001
 
 
@@ -37,7 +40,10 @@ class SteppingClock:
         self._threads = Threads()
         self._timer_ids = count()
         self._timers: list[tuple[Instant, int, asyncio.Future[None]]] = []
-        """A heap. Timers whose caller is gone are dropped when they are due."""
+        """A heap of timers: when each is due, a tie-breaker, and the future to complete.
+
+        A timer whose caller is gone is dropped when it is due.
+        """
 
     def now(self) -> Instant:
         return self._now
@@ -80,9 +86,10 @@ class SteppingClock:
         return goal
 
     def attach_store(self, store: SqlStore | None, threads: Threads | None = None) -> None:
-        """Sweep this store whenever the clock moves. Called by `open_for_test`.
+        """Sweep `store` whenever the clock moves. None detaches the previous store.
 
         `threads` are the threads in which jobs write files. The clock waits until they are idle.
+        `open_for_test` calls this method.
         """
         self._store = store
         self._threads = threads or Threads()

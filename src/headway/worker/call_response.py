@@ -38,12 +38,13 @@ class CallResponse:
         if not self._accepts_progress:
             return
         if threading.get_ident() == self._thread_id:
-            self._queue_progress(progress)  # Not later: the service may end in this loop turn.
+            # Not in a later iteration of the event loop: the service may end in this one.
+            self._queue_progress(progress)
         else:
             self._loop.call_soon_threadsafe(self._queue_progress, progress)
 
     def _queue_progress(self, progress: Document) -> None:
-        if self._ended.is_set():  # A canceled thread may still run and send progress.
+        if self._ended.is_set():  # The thread of a canceled call may still send progress.
             return
         self._latest = progress
         if self._progress_task is None:
@@ -78,7 +79,7 @@ class CallResponse:
         self._ended.set()
 
     async def respond(self, body: dict[str, Any]) -> web.StreamResponse:
-        """Write the final object. Call it after the task group has ended."""
+        """Send `body` as the last object of the response. The task group must have ended."""
         text = json.dumps(body, ensure_ascii=False).encode("utf-8", "replace")
         if self._stream is None:
             return web.Response(body=text, content_type="application/json")

@@ -1,4 +1,4 @@
-"""The worker program: serves calls, keeps itself registered, and drains calls at its end."""
+"""The worker program: serves calls, stays registered, and drains its calls before it exits."""
 
 import asyncio
 import errno
@@ -30,7 +30,10 @@ DEFAULT_URL: Final = "http://127.0.0.1:8080"
 DEFAULT_REGISTRY_URL: Final = "http://127.0.0.1:8070"
 REGISTER_RETRY_S: Final = 2.0
 REREGISTER_S: Final = 60.0
-"""Register again this often: a registry that lost the worker still accepts its heartbeats."""
+"""The time between two registrations.
+
+A registry that has lost the worker still accepts its heartbeats, so heartbeats are not enough.
+"""
 HEARTBEAT_S: Final = 5.0
 DEREGISTER_TIMEOUT_S: Final = 2.0
 """How long a worker that stops waits for the registry to accept its deregistration."""
@@ -43,7 +46,10 @@ log = event_log(__name__)
 
 
 class Worker:
-    """Serves calls inside `async with`. Defaults come from environment variables (R5.13)."""
+    """A worker: executes services for flows inside its `async with` block.
+
+    Addresses and tokens that are not given come from environment variables (R5.13).
+    """
 
     def __init__(
         self,
@@ -58,7 +64,11 @@ class Worker:
         drain_s: float = DRAIN_S,
         heartbeat_s: float = HEARTBEAT_S,
     ) -> None:
-        """`token` is sent to the registry. Callers of the worker must send `worker_token`."""
+        """Create a worker of `services` and the built-in services.
+
+        The worker sends `token` to the registry, which is the headway server. Callers of the worker
+        must send `worker_token`.
+        """
         self._services = Services() if services is None else services
         self._services.include(builtin_services)
         listen_url = url or os.environ.get("WORKER_URL") or DEFAULT_URL
@@ -185,7 +195,10 @@ class Worker:
         return await self._post("heartbeat", {"id": self.id, "url": self.url, "load": self.load})
 
     async def _post(self, path: str, body: dict[str, object]) -> bool:
-        """Return True if the registry accepted the request. Log an error if it is a new one."""
+        """Send a request to the registry. Return True if the registry has accepted it.
+
+        An error is logged unless it is the same as that of the previous request.
+        """
         try:
             async with self._session.post(f"{self.registry_url}/{path}", json=body) as response:
                 problem = "" if response.status == 200 else await _read_error(response)

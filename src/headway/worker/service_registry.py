@@ -21,11 +21,17 @@ class Call:
     """One call of a service, passed to the function as its third argument."""
 
     id: str
-    """The same if the call is repeated after a crash. Empty if the caller sent none."""
+    """The id of the call, which is the same if the call is repeated after a crash.
+
+    Empty if the caller sent no id.
+    """
     generation: int
-    """The generation of the calling task. Pass it on to systems that must refuse older callers."""
+    """The generation of the claim under which the calling task makes this call.
+
+    Pass it on to systems that must refuse the holders of older claims.
+    """
     send_progress: Callable[[Document], None]
-    """Used by `progress`."""
+    """Sends encoded progress to the caller. A service calls `progress` instead."""
     canceled: bool = False
     """True if the result is no longer needed. A long plain `def` should check it regularly.
 
@@ -35,19 +41,22 @@ class Call:
     def progress(self, /, **values: Any) -> None:
         """Replace the task's progress by `values` and the name of the node.
 
-        Call it as often as needed, from any thread. It is sent at most ten times per second. Raise
-        InvalidInput if the values are not JSON or too large.
+        Call this as often as needed, from any thread. The newest progress is sent at most ten times
+        per second. Raise InvalidInput if the values are not JSON or too large.
         """
         limit = PROGRESS_BYTE_COUNT_MAX
         self.send_progress(encode_document(values, field="progress", byte_count_max=limit))
 
 
 class ServiceError(Exception):
-    """Raised by a service that failed. Its text is the error of the call."""
+    """Raise this in a service to fail the call. The text becomes the error of the call."""
 
 
 class Services:
-    """A set of services. A function takes the input, the parameters and the call, or fewer."""
+    """A set of services: functions that a worker executes, each under a name.
+
+    A function takes up to three arguments: the input, the parameters, and the `Call`.
+    """
 
     def __init__(self) -> None:
         self._functions: dict[str, tuple[Callable[..., Any], int]] = {}

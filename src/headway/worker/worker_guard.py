@@ -1,7 +1,7 @@
 """Access checks of a worker: programs may call it, but browser pages may not (S1, S3).
 
 A worker listens on a well-known port, often on a machine with a browser, so any web page could send
-it requests. They are recognized by their headers and refused before their body is read.
+it requests. Such requests are recognized by their headers and refused before their body is read.
 """
 
 import hmac
@@ -19,7 +19,7 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 class WorkerGuard:
     def __init__(self, *, hosts: Iterable[str] = (), token: str | None = None) -> None:
-        """`hosts` are the accepted `Host` names in addition to those of loopback."""
+        """Accept requests to `hosts` and to loopback. If `token` is set, callers must send it."""
         self._hosts = frozenset(host.lower() for host in hosts) | LOOPBACK_HOSTS
         self._authorization = None if token is None else f"Bearer {token}".encode()
 
@@ -52,7 +52,7 @@ class WorkerGuard:
 
 @lru_cache(maxsize=100)
 def _host_name(host: str) -> str | None:
-    """Return the name without its port. Cached, because most requests send the same value."""
+    """Return a host without its port. Cached, because most requests send the same value."""
     try:
         return urlsplit(f"//{host}").hostname
     except ValueError:

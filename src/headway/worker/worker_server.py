@@ -28,10 +28,17 @@ log = event_log(__name__)
 
 
 class CallServer:
-    """Executes calls, counts those in flight, and cancels those whose caller is gone."""
+    """Executes the calls that a worker receives, and counts the calls in flight.
+
+    A call is canceled if its caller disconnects, cancels it or repeats it.
+    """
 
     def __init__(self, services: Services, *, thread_count_max: int = THREAD_COUNT_MAX) -> None:
-        """`thread_count_max` services that are a plain `def` run at once. Further calls wait."""
+        """Create a server of `services`.
+
+        At most `thread_count_max` calls of services that are a plain `def` run at once. Further
+        calls of such services wait.
+        """
         self._services = services
         self._threads = ThreadPoolExecutor(thread_count_max, thread_name_prefix="service")
         self._calls: dict[str, tuple[Call, asyncio.Task[Any] | None]] = {}
@@ -49,7 +56,7 @@ class CallServer:
         return app
 
     async def drain(self, wait_s: float) -> None:
-        """Refuse new calls, wait for those in flight, and cancel the rest after `wait_s`."""
+        """Refuse new calls, and wait for the calls in flight. Cancel them after `wait_s`."""
         self.is_draining = True
         try:
             async with asyncio.timeout(wait_s):
@@ -138,7 +145,10 @@ class CallServer:
         return web.json_response({"ok": "1"})
 
     def _may_stop(self, call_id: str, generation: int) -> bool:
-        """Return False if a newer claim makes the call: an older holder must not stop it (I2)."""
+        """Return False if the call in flight belongs to a newer claim than `generation`.
+
+        The holder of an older claim must not stop the call of a newer one (I2).
+        """
         call, _ = self._calls.get(call_id, (None, None))
         return call is None or call.generation <= generation
 
@@ -158,7 +168,7 @@ async def _add_call_id_header(request: web.Request, response: web.StreamResponse
 
 
 def _parse_generation(request: web.Request) -> int | None:
-    """Return the generation, or None if the header is missing or invalid.
+    """Return the generation of the caller's claim, or None if the header is missing or invalid.
 
     Callers without claims send no generation.
     """

@@ -14,10 +14,10 @@ from headway.core.errors import Error, InvalidInput
 Query = Mapping[str, str | int | Sequence[str] | None]
 
 UNREACHABLE: Final = "unreachable"
-"""The server did not receive the request."""
+"""The code of an error: the server cannot be reached, and the request changed nothing."""
 NOT_HEADWAY: Final = "not_headway"
 UNANSWERED: Final = "unanswered"
-"""The request was sent, and its answer was lost."""
+"""The code of an error: a request that may change something was sent, but not answered."""
 OUTCOME_UNKNOWN_CODES: Final = frozenset({UNANSWERED, "outcome_unknown"})
 PAGE_SIZE_MAX: Final = 500
 TEXT_MEDIA_TYPE: Final = "text/plain"
@@ -30,7 +30,7 @@ class ApiResponse(NamedTuple):
     status: int
     body: bytes
     location: str | None = None
-    """The target of a redirect."""
+    """The target of a redirect. None if the response is not a redirect."""
     media_type: str = ""
 
 
@@ -80,7 +80,7 @@ class Client:
         return await self._call("GET", f"{path}{_encode_query(query)}")
 
     async def get_text(self, path: str, **query: str | int | Sequence[str] | None) -> str:
-        """Return an answer that is plain text instead of JSON."""
+        """Send a GET request, and return the answer, which is plain text instead of JSON."""
         response = await self._send("GET", f"{path}{_encode_query(query)}", None)
         try:
             if response.media_type == TEXT_MEDIA_TYPE:
@@ -92,7 +92,7 @@ class Client:
     async def list_all(
         self, path: str, member: str, *, limit: int | None = None, **query: Any
     ) -> list[Any]:
-        """Return all items of a list, or the first `limit`, page by page."""
+        """Read a list page by page, and return all of its items, or the first `limit` items."""
         if limit is not None and limit < 1:
             raise InvalidInput("--limit", "must be at least 1")
         items: list[Any] = []
@@ -110,7 +110,10 @@ class Client:
         return await self._call("POST", path, body)
 
     async def start(self, path: str, body: Any, *, idempotency_key: str | None) -> Any:
-        """Start a run or a task once. If the answer is lost, repeat with the same key."""
+        """Start a run or a task only once, even if the answer of the server is lost.
+
+        After a lost answer the request is sent again with the same idempotency key.
+        """
         key = str(uuid4()) if idempotency_key is None else _check_idempotency_key(idempotency_key)
         headers = {"idempotency-key": key}
         try:
@@ -166,8 +169,8 @@ class Client:
     async def events(self, run_id: str) -> AsyncIterator[dict[str, Any]]:
         """Yield the run's events as they happen. The stream does not end by itself.
 
-        An event of type `resync` means that earlier events are missing. If the server restarts,
-        reconnect and continue after the last event.
+        An event of type `resync` means that earlier events are missing. If the server restarts, the
+        client reconnects and continues after the last event.
         """
         position: dict[str, str] = {}
         retry_count = 0
@@ -188,7 +191,7 @@ class Client:
 
 
 def quote_segment(name: str) -> str:
-    """Quote a name as one segment of a path."""
+    """Percent-encode a name, slashes included, as one segment of a URL path."""
     return quote(name, safe="")
 
 
@@ -226,7 +229,7 @@ def _encode_query(query: Query) -> str:
 async def _parse_event_stream(
     lines: AsyncIterator[bytes],
 ) -> AsyncIterator[tuple[dict[str, str], dict[str, Any] | None]]:
-    """Yield the position and the event of each block. A block may lack either of them."""
+    """Yield the position and the event of each SSE block. Either may be missing."""
     fields: dict[str, str] = {}
     async for line in lines:
         if line:

@@ -25,15 +25,18 @@ from headway.core.errors import ConfigurationError
 CONNECT_TIMEOUT_S: Final = 10.0
 RESPONSE_TIMEOUT_S: Final = 60.0
 READ_TIMEOUT_S: Final = 45.0
-"""The server sends a ping at least every 30 s, the maximum of its `sse_ping_interval_s`."""
+"""How long an event stream may be silent before it counts as lost.
+
+The server sends a ping at least every 30 s, the maximum of its `sse_ping_interval_s`.
+"""
 LINE_BYTE_COUNT_MAX: Final = 4 << 20
 CONNECT_ERRORS: Final = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError)
-"""No connection was made, so nothing was sent."""
+"""Errors after which no connection was made, so nothing was sent."""
 GATEWAY_STATUSES: Final = frozenset({502, 503, 504})
 
 
 class GatewayError(aiohttp.ClientError):
-    """A proxy answered, because the server behind it does not."""
+    """A proxy answered instead of the server, which the proxy cannot reach."""
 
 
 class HttpTransport:
@@ -130,7 +133,7 @@ async def _lines(response: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
 
 
 def _parse_server_url(url: str) -> SplitResult:
-    with suppress(ValueError):  # For an invalid port, or an unclosed bracket.
+    with suppress(ValueError):  # An invalid port, or an unclosed bracket.
         parts = urlsplit(url)
         is_host = parts.hostname and parts.port != 0 and not parts.username
         if parts.scheme in ("http", "https") and is_host and not (parts.query or parts.fragment):

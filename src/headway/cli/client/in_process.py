@@ -1,7 +1,7 @@
 """The transport to a database: it calls the server's ASGI application in this process.
 
-So a command behaves in the same way with and without a server. Nothing is executed here: submitted
-runs wait for a process that executes jobs.
+A command therefore behaves in the same way with and without a server. No job is executed in this
+process: submitted runs wait for a process that executes jobs.
 """
 
 import asyncio
@@ -94,7 +94,7 @@ class _ResponseBuffer:
             self.parts.append(message.get("body", b""))
 
     def end(self) -> None:
-        """Mark the end of the response, or of an application that raised an error."""
+        """Mark the end of the response, also if the application has raised an error."""
         self.started.set()
         self._chunks.put_nowait(None)
 
@@ -150,7 +150,10 @@ def _make_receive(body: bytes | None) -> Receive:
 
 @asynccontextmanager
 async def open_local(target: str | None) -> AsyncIterator[LocalTransport]:
-    """Use the database of the Headway at `target` (`module:name`), or the configured one."""
+    """Open a transport to the database of the Headway at `target` (`module:name`).
+
+    If `target` is None, use the configured Headway, or else the configured database.
+    """
     async with AsyncExitStack() as stack:
         hw = load_app(target)
         try:

@@ -39,7 +39,7 @@ async def open_client(app: str | None) -> AsyncIterator[Client]:
 
 
 def _explain_error(error: ApiError, url: str, *, has_token: bool) -> Error:
-    """Describe errors that come from the client's settings by the names of those settings."""
+    """Return the error for the user. If a setting causes it, the message names the setting."""
     if error.code == "not_found":  # An unknown path. A missing run or lane has its own code.
         return ConfigurationError(f"{error}; is HEADWAY_URL={url} the address of the server?")
     if error.code == "unauthorized":

@@ -1,1 +1,1 @@
-"""`headway demo`: runs and flows on a server, a worker and a database of the demo."""
+"""`headway demo`: runs and flows on the demo's own server, worker and database."""

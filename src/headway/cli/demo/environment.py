@@ -70,7 +70,7 @@ async def open_environment(folder: Path) -> AsyncIterator[DemoEnvironment]:
 
 
 async def mirror(ctx: RunContext, page_count: int, page_s: float) -> dict[str, int]:
-    """Pretend to download pages. The checkpoint lets Continue start after the last page."""
+    """Simulate a download. A continued run starts after the last page, from the checkpoint."""
     state = ctx.checkpoint or {"page": 0}
     for page in range(state["page"] + 1, page_count + 1):
         share = random.uniform(0.5, 1.5)  # noqa: S311  # Not for security.

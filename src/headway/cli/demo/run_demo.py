@@ -26,8 +26,9 @@ CANCELED_ACCOUNT: Final = "bob"
 CANCEL_AT_PAGE: Final = 3
 REDRAW_S: Final = 0.15
 TERMINAL_ACCOUNT_S: Final = 20.0
+"""The duration of a run on a terminal, where a person watches it."""
 PIPE_ACCOUNT_S: Final = 1.5
-"""The duration of a run, in seconds: on a terminal to watch it, in a pipe short."""
+"""The duration of a run in a pipe."""
 
 
 async def demo(*, seconds: float | None = None) -> int:

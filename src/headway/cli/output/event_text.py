@@ -26,14 +26,14 @@ def clock_time(instant: str) -> str:
 
 
 def format_event_lines(event: dict[str, Any]) -> Iterator[str]:
-    """Yield lines for a pipe: time, type and description, separated by tabs."""
+    """Yield the lines of an event for a pipe: time, type and description, separated by tabs."""
     at = to_printable(event.get("at", ""))
     for description in describe_event(event):
         yield f"{at}\t{to_printable(event['type'])}\t{description}"
 
 
 def describe_event(event: dict[str, Any]) -> list[str]:
-    """Describe an event in one line, or in one line per log line of a job."""
+    """Return the description of an event: one line, or one for each line that a job logged."""
     match event["type"], event.get("payload"):
         case "run_log", {"lines": [*lines]}:
             return [_format_log_line(line) for line in lines]
@@ -42,7 +42,7 @@ def describe_event(event: dict[str, Any]) -> list[str]:
 
 
 def describe_event_with_label(event: dict[str, Any]) -> list[str]:
-    """Describe an event for a terminal, where its type is not in a column of its own."""
+    """Describe an event for a terminal, which has no column for its type: the text includes it."""
     kind, payload = event["type"], event.get("payload")
     if kind in EVENT_LABELS:
         return [EVENT_LABELS[kind]]

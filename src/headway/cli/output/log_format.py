@@ -12,7 +12,7 @@ from headway.cli.output.printing import to_printable
 from headway.log import HIDDEN, hide_named_secrets, is_secret, log_context
 from headway.settings import Settings
 
-# Attributes of every record. All others are fields of the event.
+# The attributes of every log record. All other attributes are fields of the event.
 _STANDARD_FIELDS: Final = frozenset(vars(logging.makeLogRecord({}))) | {
     *("asctime", "color_message", "event", "message", "taskName"),
 }
@@ -55,7 +55,7 @@ def _passwords(address: str) -> Iterable[str]:
 
 
 class TextFormatter(logging.Formatter):
-    """One line for each record, followed by its traceback in indented lines.
+    """Formats a record as one line, followed by its traceback in indented lines.
 
     No logged text can forge a line or move the cursor (S4).
     """
@@ -79,10 +79,10 @@ class TextFormatter(logging.Formatter):
 
 
 class JsonFormatter(logging.Formatter):
-    """One JSON object per line: `at`, `level`, `logger`, `event`, and the fields of the event.
+    """Formats a record as JSON: `at`, `level`, `logger`, `event`, and the fields of the event.
 
-    In records of other libraries the message is the `event`. Records that are logged while a run is
-    executed have its `run_id`, `key` and `job`.
+    The JSON is one line. In records of other libraries the message is the `event`. Records that are
+    logged while a run is executed have its `run_id`, `key` and `job`.
     """
 
     def __init__(self, secrets: Iterable[str] = ()) -> None:

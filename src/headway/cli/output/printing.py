@@ -52,7 +52,7 @@ def print_list(
 ) -> None:
     """Print items as a table on a terminal, as lines with tabs in a pipe, or as JSON lines.
 
-    `columns` returns the columns of an item. `empty` is printed on a terminal if there is none.
+    `columns` returns the columns of an item. A terminal shows `empty` if there are no items.
     """
     if as_json:
         for item in items:
@@ -105,7 +105,7 @@ def _escape_unprintable(character: str) -> str:
 
 
 def state_label(run: Mapping[str, Any]) -> str:
-    """Return the state of a run with its details, in the same terms as the web page."""
+    """Return the state of a run and its details, in the same words as the web page."""
     match run["status"]:
         case "running" if run["is_waiting"]:
             return "Running (waiting)"

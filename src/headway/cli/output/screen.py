@@ -14,7 +14,7 @@ from headway.cli.output.printing import STYLES, format_age, shorten, to_printabl
 LINE_COUNT_MAX: Final = 8
 BAR_WIDTH: Final = 32
 TOTAL_NAMES: Final = ("of", "total")
-# Shown in another way, or too frequent for a line each.
+# Events that the screen shows in another way, or that are too frequent for a line each.
 UNLISTED_EVENT_TYPES: Final = frozenset({"run_progress", "run_checkpoint", "permission_request"})
 MOVING_GATES: Final = frozenset({"running", "ended"})
 
