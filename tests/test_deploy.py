@@ -35,7 +35,7 @@ def compose() -> dict[str, Any]:
     return parsed
 
 
-def test_the_files_set_only_known_variables() -> None:
+def test_the_deployment_files_set_only_known_variables() -> None:
     for name in ("Dockerfile", "compose.yaml"):
         named = set(re.findall(r"\bHEADWAY_\w+", (DEPLOY / name).read_text()))
         assert named
@@ -116,7 +116,7 @@ def test_the_mounted_folder_is_in_the_repository_and_has_jobs(
         assert loaded.stdout.split()
 
 
-def test_the_schema_needs_no_jobs(compose: dict[str, Any]) -> None:
+def test_the_schema_service_needs_only_the_database_url(compose: dict[str, Any]) -> None:
     schema = compose["services"]["schema"]
     assert set(schema["environment"]) == {"HEADWAY_DATABASE_URL"}
     assert schema["volumes"] == []

@@ -148,7 +148,7 @@ def annotated_names(source: Source) -> Iterator[tuple[str, str]]:
             yield node.name, ast.unparse(node.returns)
 
 
-def test_flags_are_bools() -> None:
+def test_names_that_begin_with_is_or_has_are_bools() -> None:
     others = [
         f"{source.name}: {name}: {annotation}"
         for source in product()
@@ -158,7 +158,7 @@ def test_flags_are_bools() -> None:
     assert others == []
 
 
-def test_by_is_an_actor() -> None:
+def test_names_that_end_in_by_are_used_only_for_actors() -> None:
     others = {
         f"{source.name}: {name}"
         for source in product()

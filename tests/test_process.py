@@ -28,7 +28,7 @@ print(headway.run_process(main()))
     assert run_program(program).splitlines() == ["uvloop True True", "what main gives"]
 
 
-def test_the_library_does_not_change_the_process() -> None:
+def test_the_library_changes_neither_the_event_loop_nor_the_garbage_collector() -> None:
     program = """
 import asyncio, gc, headway
 before = gc.get_threshold(), gc.get_freeze_count()

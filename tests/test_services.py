@@ -111,7 +111,9 @@ def test_a_server_ends_after_its_owner_was_killed(program: str) -> None:
     assert not folder.exists()
 
 
-def test_postgres_answers_and_its_roles_differ(postgres_server: PostgresServer) -> None:
+def test_postgres_server_has_a_superuser_role_and_a_plain_role(
+    postgres_server: PostgresServer,
+) -> None:
     assert int(postgres_server.version.split(".")[0]) >= 13
     is_superuser = "SELECT rolsuper FROM pg_roles WHERE rolname = '{}'"
     assert postgres_server.execute(is_superuser.format("headway")) == "True"
@@ -203,7 +205,9 @@ def test_mariadb_has_its_commits_after_a_kill_and_a_restart(mariadb_server: Mari
     mariadb_server.drop_database("of_a_test")
 
 
-def test_read_only_applies_to_the_user_of_the_tests(mariadb_pair: MariaDBPair) -> None:
+def test_read_only_mode_applies_to_the_database_user_of_the_tests(
+    mariadb_pair: MariaDBPair,
+) -> None:
     first, second = mariadb_pair.urls()
     _run(first, "CREATE TABLE one (number int)")
     with pytest.raises(pymysql.err.OperationalError, match="read-only"):

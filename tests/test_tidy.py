@@ -271,7 +271,9 @@ def test_every_exception_names_a_rule_and_a_reason() -> None:
         (tasks_without_an_owner, "loop.create_task(f())\n"),
     ],
 )
-def test_rule_finds_what_it_forbids(rule: Callable[[Source], Iterator[int]], text: str) -> None:
+def test_rule_reports_a_text_that_violates_it(
+    rule: Callable[[Source], Iterator[int]], text: str
+) -> None:
     assert list(rule(Source(ROOT / "src" / "example.py", text, ast.parse(text))))
 
 

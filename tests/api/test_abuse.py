@@ -109,7 +109,9 @@ ANSWERED = (200, 204, 307, 400, 405)
 @pytest.mark.proves("I20")
 @pytest.mark.parametrize("path", ["/api/session", "/healthz", "/readyz", "/ui/", "/"])
 @pytest.mark.parametrize("method", ["POST", "GET", "DELETE"])
-async def test_open_paths_do_not_read_large_bodies(client: Client, method: str, path: str) -> None:
+async def test_paths_without_authentication_do_not_read_large_bodies(
+    client: Client, method: str, path: str
+) -> None:
     """This holds also for a sign-in. Every other answer is sent before the body arrives."""
     is_sign_in = (method, path) == ("POST", "/api/session")
     for length in (*(() if is_sign_in else (2,)), 4_097, 1_000_000):
@@ -122,7 +124,7 @@ async def test_open_paths_do_not_read_large_bodies(client: Client, method: str, 
 
 
 @pytest.mark.proves("I20")
-async def test_open_paths_refuse_a_body_with_a_reason(client: Client) -> None:
+async def test_paths_without_authentication_refuse_a_body_with_a_reason(client: Client) -> None:
     answer = await client.call("DELETE", "/api/session", {})
     assert (answer.status, answer["detail"]) == (400, "this call accepts no body")
     answer = await client.post("/api/session", {"token": "x" * 5_000})

@@ -175,7 +175,7 @@ async def test_key_that_ends_with_stop_has_its_own_path(client: Client) -> None:
     assert (await client.get("/api/keys/ann/stop"))["key"] == "ann/stop"
 
 
-async def test_schedules_are_listed_with_their_next_slot_and_can_be_run_now(url: str) -> None:
+async def test_schedules_are_listed_with_their_next_fire_time_and_can_be_run_now(url: str) -> None:
     async with served(url, has_schedule=True) as client:
         async with client.open_stream("/api/events?after=0&type=schedule_changed") as events:
             await anext(events)  # An instance has read the schedule.

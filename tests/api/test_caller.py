@@ -32,8 +32,8 @@ async def test_canceled_run_records_the_kind_of_token_that_ended_it(url: str) ->
 
 
 @pytest.mark.proves("S4")
-async def test_named_tokens_are_distinguished(url: str) -> None:
-    """Also in a session that the token opened. The name of a token does not affect its scope."""
+async def test_actor_is_the_name_of_the_token(url: str) -> None:
+    """A session of the token has the same actor. The name of a token does not affect its scope."""
     access = Access(
         [
             Token(SECRET, Scope.OPERATE),

@@ -10,7 +10,7 @@ pytestmark = pytest.mark.backend("sqlite")
 
 
 @pytest.mark.proves("I13", "I14")
-async def test_fifty_cuts_kills_and_retention_lose_and_repeat_nothing(
+async def test_no_event_is_lost_or_repeated_by_fifty_cuts_kills_and_pruning(
     url: str, tmp_path: Path
 ) -> None:
     seen = await cut(url, tmp_path, cut_count=50, seed=11)

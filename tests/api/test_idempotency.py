@@ -106,7 +106,7 @@ async def test_repeated_run_of_a_changed_schedule_returns_the_same_run(
         {"on_existing_output": "replace"},
     ],
 )
-async def test_another_body_under_the_same_key_is_refused(
+async def test_another_body_under_the_same_idempotency_key_is_refused(
     client: Client, more: dict[str, Any]
 ) -> None:
     first = await client.post("/api/runs", {"job": "echo"}, idempotency_key="one")

@@ -77,7 +77,7 @@ async def test_server_is_ready_again_when_the_same_file_is_back(url: str, path: 
         assert (await client.post("/api/runs", {"job": "echo"})).status == 201
 
 
-async def test_jobs_of_a_server_without_its_file_are_ended_as_lost(url: str, path: Path) -> None:
+async def test_jobs_are_stopped_when_the_database_file_is_lost(url: str, path: Path) -> None:
     """Their results could not be stored, and a new file may have another owner."""
     ended = asyncio.Event()
     hw = Headway(url, stop_wait_s=0, lease_ttl_s=LEASE_TTL_S)
@@ -100,7 +100,7 @@ async def test_jobs_of_a_server_without_its_file_are_ended_as_lost(url: str, pat
         await ended.wait()
 
 
-async def test_second_server_owns_the_new_file_and_the_first_one_stays_out_of_it(
+async def test_first_server_does_not_write_to_the_new_file_of_a_second_server(
     url: str, path: Path
 ) -> None:
     async with served(url) as first:

@@ -127,7 +127,7 @@ async def test_job_listens_from_its_first_read_of_messages(client: Client) -> No
 
 
 @pytest.mark.proves("R4.11", "I26")
-async def test_a_message_to_deliver_when_the_run_listens_waits_until_it_does(
+async def test_a_message_sent_before_the_run_listens_is_delivered_later(
     client: Client,
 ) -> None:
     await client.call("PATCH", "/api/lanes/main", {"paused": True})

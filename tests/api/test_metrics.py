@@ -24,7 +24,7 @@ def samples(text: Any) -> dict[tuple[str, ...], float]:
 
 
 @pytest.mark.proves("R1.10")
-async def test_metrics_follow_the_runs(client: Client) -> None:
+async def test_metrics_count_runs_by_their_state(client: Client) -> None:
     done_id = await client.submit("echo", key="secret-key")
     await client.wait_for_end(done_id)
     running_id = await client.submit("stay", key="ann")
@@ -53,7 +53,7 @@ async def test_metrics_follow_the_runs(client: Client) -> None:
 
 
 @pytest.mark.proves("R1.10")
-async def test_answers_are_timed_by_route(client: Client) -> None:
+async def test_request_durations_are_measured_per_route(client: Client) -> None:
     """Labels contain nothing that a caller can choose, and no names or ids."""
     run_id = await client.submit("echo", key="secret-key")
     await client.get(f"/api/runs/{run_id}")

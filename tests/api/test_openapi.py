@@ -11,7 +11,7 @@ from tests.api.openapi import DOCUMENT_PATH, fetch_document
 pytestmark = pytest.mark.backend("sqlite")
 
 
-async def test_stored_document_equals_that_of_the_server(client: Client) -> None:
+async def test_stored_openapi_document_equals_the_served_document(client: Client) -> None:
     stored = json.loads(DOCUMENT_PATH.read_text(encoding="utf-8"))
     assert await fetch_document(client) == stored, "run `python -m tests.api.openapi` to update it"
 

@@ -58,7 +58,7 @@ def assert_outcome_unknown(answer: Answer) -> None:
 
 
 @pytest.mark.proves("I20")
-async def test_written_change_that_cannot_be_read_back_is_reported_as_unknown(
+async def test_change_that_cannot_be_read_back_is_reported_as_outcome_unknown(
     client: Client, cut_when_written: Cut
 ) -> None:
     run_id, task_id = await active_run(client), await asking_task(client)
@@ -81,7 +81,7 @@ async def test_written_change_that_cannot_be_read_back_is_reported_as_unknown(
 
 
 @pytest.mark.proves("I20")
-async def test_accepted_run_of_a_schedule_is_answered_without_another_read(
+async def test_response_to_a_schedule_run_needs_no_read_after_the_commit(
     url: str, cut_when_written: Cut
 ) -> None:
     async with served(url, has_schedule=True) as client:
@@ -91,7 +91,7 @@ async def test_accepted_run_of_a_schedule_is_answered_without_another_read(
 
 
 @pytest.mark.proves("I20")
-async def test_half_cleared_lane_is_reported_as_outcome_unknown(
+async def test_outage_while_a_lane_is_cleared_is_reported_as_outcome_unknown(
     client: Client, cut_when_written: Cut
 ) -> None:
     await client.call("PATCH", "/api/lanes/held", {"paused": True})

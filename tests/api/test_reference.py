@@ -137,7 +137,7 @@ def blocks(stream: str) -> Iterator[dict[str, str]]:
 
 @pytest.mark.proves("I15", "S9")
 @pytest.mark.parametrize("path", ["/healthz", "/api/lanes", "/metrics", "/list"])
-async def test_refusals_of_the_guard_are_documented_for_every_call(
+async def test_responses_to_invalid_requests_are_documented_for_every_call(
     client: Client, path: str
 ) -> None:
     document = (await client.get("/openapi.json")).body

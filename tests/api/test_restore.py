@@ -52,7 +52,7 @@ class Restored:
 
 @pytest.mark.proves("I14")
 @pytest.mark.parametrize("count", [0, 1, 3], ids=["nothing new", "fewer", "more than were lost"])
-async def test_follower_of_lost_events_receives_resync_after_a_restore(
+async def test_client_whose_last_event_was_lost_receives_resync_after_a_restore(
     url: str, count: int
 ) -> None:
     before_id, lost_id = await Restored(url).prepare()
@@ -72,7 +72,7 @@ async def test_follower_of_lost_events_receives_resync_after_a_restore(
 
 
 @pytest.mark.proves("I14")
-async def test_follower_cut_off_before_its_first_event_receives_resync_after_a_restore(
+async def test_client_cut_off_before_its_first_event_receives_resync_after_a_restore(
     url: str,
 ) -> None:
     restored = Restored(url)
@@ -86,7 +86,7 @@ async def test_follower_cut_off_before_its_first_event_receives_resync_after_a_r
 
 
 @pytest.mark.proves("I14")
-async def test_plain_number_beyond_the_restored_stream_receives_resync(url: str) -> None:
+async def test_event_number_beyond_the_restored_stream_receives_resync(url: str) -> None:
     """A client that stores only the number receives `resync` if the stream is shorter."""
     _, lost_id = await Restored(url).prepare()
     number = lost_id.partition("-")[0]

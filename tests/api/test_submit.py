@@ -75,7 +75,9 @@ async def answers(url: str, body: bytes, *, is_fast_path: bool) -> list[tuple[in
 
 @pytest.mark.proves("I15")
 @pytest.mark.parametrize("body", BODIES)
-async def test_fast_path_and_route_accept_and_refuse_alike(tmp_path: Path, body: bytes) -> None:
+async def test_fast_path_and_regular_route_give_the_same_answers(
+    tmp_path: Path, body: bytes
+) -> None:
     ways = [
         await answers(f"sqlite:///{tmp_path}/{name}.db", body, is_fast_path=name == "fast")
         for name in ("fast", "routed")

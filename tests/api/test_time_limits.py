@@ -25,7 +25,7 @@ def configure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str]
 @pytest.mark.parametrize(
     ("body", "limit_s"), [({}, 1800), ({"timeout_s": None}, None), ({"timeout_s": 7}, 7)]
 )
-async def test_absent_limit_is_that_of_the_job_and_null_is_unlimited(
+async def test_missing_timeout_uses_that_of_the_job_and_null_means_no_timeout(
     client: Client, body: dict[str, Any], limit_s: float | None
 ) -> None:
     answer = await client.post("/api/runs", {"job": "echo", **body})

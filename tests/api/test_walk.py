@@ -114,7 +114,7 @@ async def test_worker_token_may_only_register_and_send_heartbeats(url: str) -> N
             assert (await client.get(path, **headers)).status == 403, path
 
 
-async def test_head_is_answered_for_every_get(url: str) -> None:
+async def test_head_request_is_answered_for_every_get_route(url: str) -> None:
     async with served(url) as client:
         for path in ("/healthz", "/readyz", "/api/lanes", "/openapi.json", "/metrics"):
             got, head = await client.get(path), await client.call("HEAD", path)
@@ -125,7 +125,7 @@ async def test_head_is_answered_for_every_get(url: str) -> None:
         assert (refused.status, refused.headers["allow"]) == (405, "GET, HEAD")
 
 
-async def test_head_of_a_stream_ends(url: str) -> None:
+async def test_head_request_for_a_stream_ends(url: str) -> None:
     async with served(url) as client:
         head = await client.call("HEAD", "/api/events", accept="text/event-stream")
         assert (head.status, head.body) == (200, "")

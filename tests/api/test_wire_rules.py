@@ -54,7 +54,7 @@ async def test_two_programs_with_one_flow_name_run_their_own_definitions(client:
 
 
 @pytest.mark.proves("R5.15")
-async def test_flow_names_of_the_api_and_of_empty_flows_are_not_shared(client: Client) -> None:
+async def test_flows_of_the_api_and_the_root_paths_may_have_the_same_name(client: Client) -> None:
     await client.call("PUT", "/api/flows/orders", put_text("from the api"))
     theirs = await published(client, put_text("program"), "orders")
     assert (await client.get("/api/flows/orders"))["id"] != theirs

@@ -110,7 +110,7 @@ async def test_worker_that_left_is_not_listed(client: Client) -> None:
 
 @pytest.mark.proves("R5.4")
 @pytest.mark.parametrize("is_gone", [False, True], ids=["draining", "gone"])
-async def test_call_to_a_leaving_worker_does_not_count_as_an_attempt(
+async def test_call_to_a_draining_worker_does_not_count_as_an_attempt(
     url: str, is_gone: bool
 ) -> None:
     """The worker is still in the registry, because it could not deregister."""

@@ -35,7 +35,9 @@ GOOD = Seen(
         ({"resident_after": 121}, "grew"),
     ],
 )
-def test_a_slow_or_growing_page_is_a_miss(change: dict[str, int], miss: str) -> None:
+def test_a_slow_page_or_a_growing_heap_is_reported_as_a_miss(
+    change: dict[str, int], miss: str
+) -> None:
     misses = replace(GOOD, **change).misses
     assert [miss in text for text in misses] == ([True] if miss else [])
 
@@ -60,7 +62,7 @@ def test_the_feed_matches_the_schema_of_the_server() -> None:
     assert ranks == sorted(ranks)
 
 
-def test_the_results_become_a_part_of_the_page(tmp_path: Path) -> None:
+def test_the_results_are_written_between_the_markers_of_the_page(tmp_path: Path) -> None:
     path = tmp_path / "page.md"
     path.write_text("a\n<!-- page -->\n<!-- end of page -->\nb\n")
     write_page_part(GOOD, this_machine(), "the command", path)

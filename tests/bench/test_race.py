@@ -70,13 +70,15 @@ def test_the_referee_detects_violations(
     assert referee.violation_count == 1
 
 
-def test_an_order_is_received_as_it_was_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_order_passed_as_a_program_argument_is_parsed_unchanged(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     order = Order(work=Work.KEYED, store="sqlite", job_count=3, work_s=0.001)
     monkeypatch.setattr("sys.argv", ["bench", as_argument(order)])
     assert received_order() == order
 
 
-def test_ours_is_compared_with_the_best_other_round_by_round() -> None:
+def test_headway_is_compared_with_the_best_other_system_in_each_round() -> None:
     seconds = {"headway": (1.0, 2.0, 4.0), "huey": (5.0, 10.0, 20.0), "dbos": (50.0, 50.0, 50.0)}
     on_sqlite = [entry for entry in entries(Work.DRAIN) if entry.contestant.store == "sqlite"]
     results = [result(entry, *seconds[entry.contestant.system]) for entry in on_sqlite]
@@ -97,7 +99,7 @@ def test_results_of_different_durability_are_not_compared() -> None:
     assert ": 1 times" in found(results, "sqlite", "power")
 
 
-def test_a_limit_is_missed_above_it_and_the_verdict_states_the_limit() -> None:
+def test_a_result_above_its_limit_is_reported_as_missed() -> None:
     ours = {
         entry.contestant.store: entry
         for entry in entries(Work.RECOVERY)
@@ -108,11 +110,11 @@ def test_a_limit_is_missed_above_it_and_the_verdict_states_the_limit() -> None:
     assert found(results, "postgres").endswith("missed")
 
 
-def test_a_system_that_does_not_finish_in_time_has_no_number() -> None:
+def test_a_system_that_does_not_finish_in_time_is_shown_without_a_duration() -> None:
     assert result(entries(Work.RECOVERY)[0], inf).format_measure(Measure.UNTIL) == "not in time"
 
 
-def test_order_is_not_reported_as_correct_if_no_key_was_repeated() -> None:
+def test_order_violations_are_not_counted_if_no_key_was_used_twice() -> None:
     texts = {
         entry.contestant.title: result(entry, 1.0).format_measure(Measure.VIOLATIONS)
         for entry in entries(Work.KEYED)
@@ -144,7 +146,7 @@ def test_one_part_of_the_page_is_replaced_and_the_others_stay(tmp_path: Path) ->
     assert "old engine" not in text
 
 
-def test_the_steps_of_flows_are_judged_recorded_and_drawn(tmp_path: Path) -> None:
+def test_flow_benchmark_results_are_judged_recorded_and_drawn(tmp_path: Path) -> None:
     page, picture = tmp_path / "page.md", tmp_path / "page.svg"
     page.write_text("<!-- flows -->\n<!-- end of flows -->\n")
     seconds = {"headway": 0.8, "dbos": 5.0}
@@ -169,7 +171,7 @@ def test_the_steps_of_flows_are_judged_recorded_and_drawn(tmp_path: Path) -> Non
     assert "Flows of ten steps" in picture.with_stem("page-flows").read_text()
 
 
-def test_every_other_system_is_pinned() -> None:
+def test_every_compared_system_has_a_pinned_version() -> None:
     systems = {entry.contestant.system for work in Work for entry in entries(work)} - {"headway"}
     assert {path.stem for path in REQUIREMENTS.glob("*.txt")} == systems
     assert all(version_of(system) for system in systems)

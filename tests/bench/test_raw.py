@@ -41,7 +41,7 @@ def _named(table: str, values: tuple[Any, ...]) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("backend", ["sqlite", "postgres", "mariadb"])
-async def test_the_raw_driver_leaves_the_rows_that_the_store_leaves(
+async def test_the_raw_driver_benchmark_writes_the_same_rows_as_the_store(
     backend: str, request: pytest.FixtureRequest
 ) -> None:
     with open_database_url(backend, request, name="ours") as url:

@@ -79,7 +79,7 @@ def test_violation_is_printed_and_exits_with_1(folder: Path, run_ids: list[RunId
     }
 
 
-def test_note_is_not_a_violation(folder: Path, run_ids: list[RunId]) -> None:
+def test_doctor_exits_with_0_if_it_reports_only_notes(folder: Path, run_ids: list[RunId]) -> None:
     async def lower() -> None:
         store = await open_store([f"sqlite:///{folder}/headway.db"])
         try:

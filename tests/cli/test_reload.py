@@ -108,7 +108,9 @@ def test_server_reads_the_lanes_again_on_sighup_and_by_command(folder: Path) -> 
 
 
 @pytest.mark.proves("R3.12")
-def test_wrong_file_changes_nothing_and_is_reported_in_one_sentence(folder: Path) -> None:
+def test_reload_of_an_invalid_file_changes_nothing_and_is_reported_in_one_sentence(
+    folder: Path,
+) -> None:
     file = folder / "headway.toml"
     file.write_text("[lanes]\nmain = 5")
     sentence = "lanes in headway.toml is invalid: lanes.cron must be 0 to 1,000,000"
@@ -124,7 +126,7 @@ def test_wrong_file_changes_nothing_and_is_reported_in_one_sentence(folder: Path
         assert limit_of("main", elsewhere, address) == "5"
 
 
-def test_program_of_its_own_reloads_on_sighup_while_it_waits_for_a_signal(folder: Path) -> None:
+def test_program_that_embeds_headway_reloads_on_sighup(folder: Path) -> None:
     with started(sys.executable, "jobs.py", folder=folder) as program:
         program.line_with("ready")
         (folder / "headway.toml").write_text("[lanes]\nmain = 7")

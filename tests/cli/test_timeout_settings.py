@@ -165,7 +165,9 @@ def test_lanes_are_a_table_of_the_file_or_one_variable(
         ("main=9999999", "HEADWAY_LANES is invalid: lanes.main must be 0 to 1,000,000"),
     ],
 )
-def test_wrong_lanes_are_refused_in_one_sentence(folder: Path, lanes: str, sentence: str) -> None:
+def test_invalid_lanes_variable_is_refused_in_one_sentence(
+    folder: Path, lanes: str, sentence: str
+) -> None:
     assert refusal("config", "show", folder=folder, HEADWAY_LANES=lanes).startswith(sentence)
 
 
@@ -197,7 +199,7 @@ def read_silence_s(script: str) -> float:
 
 
 @pytest.mark.proves("R4.14")
-def test_each_client_waits_half_again_as_long_as_the_longest_ping_interval() -> None:
+def test_each_client_waits_at_least_one_and_a_half_times_the_longest_ping_interval() -> None:
     """A ping may be late: it waits for a busy server and a slow network."""
     limits_s = {
         "page": read_silence_s("web/src/stream/follow.ts"),

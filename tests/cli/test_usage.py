@@ -82,7 +82,7 @@ def test_version_is_that_of_the_package(folder: Path) -> None:
         ),
     ],
 )
-def test_unaccepted_arguments_are_named(
+def test_error_names_arguments_that_a_command_does_not_accept(
     folder: Path, arguments: list[str], command: str, sentence: str
 ) -> None:
     message = f"{sentence} See: {command} --help"

@@ -105,7 +105,9 @@ async def test_each_command_of_a_batch_sees_the_changes_of_those_before_it(
 
 
 @pytest.mark.proves("R4.7")
-async def test_end_and_the_next_submission_of_its_key_share_a_batch(store: SqlStore) -> None:
+async def test_end_of_a_run_and_the_next_submission_of_its_key_share_a_batch(
+    store: SqlStore,
+) -> None:
     """The new head is written after the old one was removed, so one commit has no conflict."""
     run = await start_run(store)
     batch_count = store.writer.batch_count

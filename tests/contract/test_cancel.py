@@ -175,7 +175,7 @@ async def test_second_cancel_changes_neither_choice_nor_deadline(
 @pytest.mark.proves("R1.8")
 @pytest.mark.parametrize("files", FilesOnCancel)
 @pytest.mark.parametrize("is_running", [False, True])
-async def test_choice_of_the_canceller_is_recorded_and_in_the_event(
+async def test_options_of_a_cancel_are_recorded_and_in_the_event(
     store: SqlStore, files: FilesOnCancel, is_running: bool
 ) -> None:
     run_id = (await start_run(store)).run_id if is_running else await submit_run(store)

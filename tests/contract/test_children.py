@@ -282,7 +282,7 @@ async def test_cancel_reaches_all_generations_with_its_options(
 
 
 @pytest.mark.proves("I19")
-async def test_many_children_end_a_few_at_a_time(
+async def test_children_of_an_ended_parent_are_ended_in_small_batches(
     store: SqlStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("headway.services.end_children.CHILD_BATCH_SIZE", 3)
@@ -300,7 +300,7 @@ async def test_many_children_end_a_few_at_a_time(
 
 
 @pytest.mark.proves("I19")
-async def test_active_parent_keeps_its_children_and_an_ended_one_its_duty(
+async def test_children_of_an_active_parent_and_a_parent_of_active_children_are_not_pruned(
     store: SqlStore, clock: FakeClock
 ) -> None:
     parent = await start_run(store)

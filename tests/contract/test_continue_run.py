@@ -91,7 +91,7 @@ async def test_continue_of_a_continue_uses_its_checkpoint(store: SqlStore) -> No
 
 
 @pytest.mark.proves("R1.1")
-async def test_continue_that_saved_nothing_passes_its_checkpoint_on(store: SqlStore) -> None:
+async def test_continue_without_a_new_checkpoint_keeps_the_previous_one(store: SqlStore) -> None:
     await end_at_page(store, 3)
     for _ in range(2):
         await submit_run(store, mode=RunMode.CONTINUE)

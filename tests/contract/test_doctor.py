@@ -35,14 +35,14 @@ from tests.contract.scenes import (
 
 
 @pytest.mark.parametrize("status", RunStatus, ids=str)
-async def test_no_finding_in_any_state_of_a_run(
+async def test_doctor_reports_nothing_for_a_run_in_any_state(
     store: SqlStore, clock: FakeClock, status: RunStatus
 ) -> None:
     await bring_run_to(store, clock, status)
     assert await findings(store, clock) == []
 
 
-async def test_no_finding_on_a_busy_database_which_stays_unchanged(
+async def test_doctor_reports_nothing_on_a_busy_database_and_changes_nothing(
     store: SqlStore, clock: FakeClock
 ) -> None:
     scene = await build_scene(store)
@@ -107,7 +107,7 @@ async def test_missing_event_is_reported_in_the_stream_and_in_its_run(
 
 
 @pytest.mark.proves("I13")
-async def test_gap_of_any_width_is_reported_once(store: SqlStore, clock: FakeClock) -> None:
+async def test_gap_of_several_events_is_reported_once(store: SqlStore, clock: FakeClock) -> None:
     await build_scene(store)
     ((*_, seq, _),) = (await read_all(store))["stream"]
     await write_directly(store, change(stream, seq=seq + 3))
@@ -138,7 +138,9 @@ async def test_key_without_a_head_is_reported_for_its_waiting_runs(
 
 
 @pytest.mark.proves("I3")
-async def test_uncounted_message_is_reported(store: SqlStore, clock: FakeClock) -> None:
+async def test_wrong_count_of_unread_messages_is_reported(
+    store: SqlStore, clock: FakeClock
+) -> None:
     scene = await build_scene(store)
     message = {"run_id": scene.ready, "seq": 1, "kind": "message", "payload": "1", "by": ""}
     await write_directly(store, sa.insert(inbox).values(message | {"at": clock()}))
@@ -212,7 +214,7 @@ async def test_slot_granted_above_the_limit_is_a_violation(
 
 
 @pytest.mark.proves("I5")
-async def test_limit_exceeded_for_a_moment_is_found_in_the_stream(
+async def test_temporarily_exceeded_limit_is_found_in_the_stream(
     store: SqlStore, clock: FakeClock
 ) -> None:
     """Afterwards the rows are right. Only the replay of the events shows the fourth slot."""
@@ -288,7 +290,7 @@ async def test_doctor_reads_every_page_to_its_end(
 
 
 @pytest.mark.proves("I21")
-async def test_silent_servers_are_noted_with_the_remedy_if_none_is_alive(
+async def test_doctor_notes_instances_with_expired_leases_if_none_is_alive(
     store: SqlStore, clock: FakeClock
 ) -> None:
     silent = await register_instance(store, ttl_s=5)

@@ -60,7 +60,7 @@ AWKWARD: list[Any] = [
 
 
 @pytest.mark.proves("I15")
-async def test_awkward_documents_come_back_unchanged_from_every_column(
+async def test_unusual_documents_are_read_unchanged_from_every_column(
     store: SqlStore,
 ) -> None:
     """Each field that holds a document has its own column and statement."""

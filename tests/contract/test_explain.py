@@ -32,7 +32,7 @@ async def explain_run(store: SqlStore, clock: FakeClock, run_id: RunId) -> Expla
 
 
 @pytest.mark.proves("R1.10")
-async def test_unknown_run_has_no_situation(store: SqlStore) -> None:
+async def test_situation_of_an_unknown_run_is_none(store: SqlStore) -> None:
     assert await store.runs.situation(RunId("none")) is None
 
 
@@ -112,7 +112,9 @@ async def test_start_of_a_wait_is_unknown_when_its_events_are_pruned(
     assert (await explain_run(store, clock, run.run_id)).since is None
 
 
-async def test_paused_lane_is_the_gate(store: SqlStore, clock: FakeClock) -> None:
+async def test_paused_lane_is_the_reason_why_its_run_waits(
+    store: SqlStore, clock: FakeClock
+) -> None:
     run_id = await submit_run(store)
     await store.apply(SetLane(name=MAIN_LANE, is_paused=True))
     assert (await explain_run(store, clock, run_id)).gate is Gate.LANE_PAUSED
@@ -134,7 +136,7 @@ async def test_dead_or_expired_instance_does_not_count_as_live(
     assert (await explain_run(store, clock, run_id)).gate is Gate.NO_LIVE_INSTANCE
 
 
-async def test_run_has_its_gate_and_since_when_at_every_wait(
+async def test_explanation_gives_the_reason_and_the_start_of_every_wait(
     store: SqlStore, clock: FakeClock
 ) -> None:
     holder = await register_instance(store)

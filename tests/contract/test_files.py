@@ -70,7 +70,7 @@ def a_start(key: str = "ann", **options: Any) -> Any:
 
 
 @pytest.mark.proves("R1.8")
-async def test_finished_file_is_in_the_ledger_of_its_run(store: SqlStore, clock: FakeClock) -> None:
+async def test_finished_file_is_listed_for_its_run(store: SqlStore, clock: FakeClock) -> None:
     run = await start_run(store)
     assert await store.apply(finish_file(run, "ключ/🔑.jpg"))
     (file,) = await files(store)
@@ -80,7 +80,7 @@ async def test_finished_file_is_in_the_ledger_of_its_run(store: SqlStore, clock:
 
 
 @pytest.mark.proves("R1.8")
-async def test_ledger_is_read_by_run_by_part_and_page_by_page(store: SqlStore) -> None:
+async def test_stored_files_are_read_by_run_by_part_and_in_pages(store: SqlStore) -> None:
     over = await end_with_files(store, "a", "B", "b", "ä", key="bob")
     run = await start_run(store)
     await store.apply(finish_file(run, "x", part="1-1"))
@@ -141,7 +141,7 @@ async def test_cancelling_run_still_owns_the_files_it_finishes(store: SqlStore) 
 
 
 @pytest.mark.proves("R1.12")
-async def test_file_belongs_to_the_run_that_made_it_last(store: SqlStore) -> None:
+async def test_file_belongs_to_the_run_that_wrote_it_last(store: SqlStore) -> None:
     first = await end_with_files(store, "1.jpg", "2.jpg")
     second = await end_with_files(store, "2.jpg")
     assert [(file.path, file.run_id) for file in await files(store)] == [
@@ -166,7 +166,9 @@ async def test_same_path_under_another_key_is_another_file(store: SqlStore) -> N
 
 
 @pytest.mark.proves("I1")
-async def test_file_is_made_replaced_dropped_and_made_in_one_batch(store: SqlStore) -> None:
+async def test_file_is_recorded_replaced_removed_and_recorded_again_in_one_batch(
+    store: SqlStore,
+) -> None:
     run = await start_run(store)
     drop = RemoveFileRecords(key=Key("ann"), data_id=DATA, owners=(("1.jpg", run.run_id),))
     answers = await apply_in_one_batch(
@@ -221,7 +223,7 @@ async def test_continue_has_no_checkpoint_after_delete_and_has_one_after_keep(
 
 
 @pytest.mark.proves("R1.12")
-async def test_start_asks_before_anything_is_written(store: SqlStore) -> None:
+async def test_start_without_a_choice_for_existing_output_writes_nothing(store: SqlStore) -> None:
     await end_with_files(store, "b.jpg", "a.jpg")
     before = await read_all(store)
     assert await store.apply(a_start()) == ExistingOutput(2, "a.jpg")
@@ -243,7 +245,7 @@ async def test_start_asks_before_anything_is_written(store: SqlStore) -> None:
     ],
     ids=lambda value: "-".join(map(str, value.values())) if isinstance(value, dict) else None,
 )
-async def test_choice_for_existing_output_is_accepted_and_continue_never_asks(
+async def test_start_with_a_choice_for_existing_output_or_with_continue_is_accepted(
     store: SqlStore, options: dict[str, Any], choice: str | None
 ) -> None:
     await end_with_files(store, "1.jpg")
@@ -254,7 +256,7 @@ async def test_choice_for_existing_output_is_accepted_and_continue_never_asks(
 
 
 @pytest.mark.proves("R1.12")
-async def test_choice_is_carried_out_once_for_all_executions(store: SqlStore) -> None:
+async def test_choice_for_existing_output_is_carried_out_once_per_run(store: SqlStore) -> None:
     run = await start_run(store, on_existing_output=OnExistingOutput.ARCHIVE)
     await orphan_run(store, run.run_id)
     assert not await store.apply(ConfirmOutputPrepared(claim_of(run)))
@@ -267,7 +269,7 @@ async def test_choice_is_carried_out_once_for_all_executions(store: SqlStore) ->
 
 
 @pytest.mark.proves("R1.12")
-async def test_key_without_files_is_never_asked_about(store: SqlStore) -> None:
+async def test_start_of_a_key_without_files_requires_no_choice(store: SqlStore) -> None:
     await end_with_files(store)
     await end_with_files(store, "1.jpg", key="bob")
     assert isinstance(await store.apply(a_start()), Accepted)

@@ -261,7 +261,7 @@ async def test_driver_loads_its_task_under_its_claim_with_the_unread_signals(
 
 
 @pytest.mark.proves("R5.2")
-async def test_parent_reads_the_ends_of_its_children(
+async def test_parent_reads_the_outcomes_of_its_children(
     store: SqlStore,
 ) -> None:
     await store.apply(a_start())
@@ -384,7 +384,7 @@ async def test_tasks_are_read_in_chunks_in_the_order_of_the_first_read(
 
 
 @pytest.mark.proves("I20")
-async def test_task_that_no_longer_matches_is_replaced_by_another(
+async def test_page_of_tasks_is_full_even_if_a_task_stops_matching_the_filter(
     store: SqlStore, clock: FakeClock
 ) -> None:
     """A page that is read with one extra row always shows whether there are more (R5.6)."""

@@ -160,7 +160,7 @@ async def test_foreign_tables_with_other_names_are_allowed(bare_url: str) -> Non
 
 @pytest.mark.proves("R8.5", "I23")
 @WITH_FILES
-async def test_newer_schema_of_headway_is_not_taken_for_another_program(bare_url: str) -> None:
+async def test_newer_headway_schema_is_reported_as_newer_and_not_as_foreign(bare_url: str) -> None:
     await upgrade(bare_url)
     await run_sql(
         bare_url,

@@ -63,7 +63,7 @@ async def write_stale(link: Link, command: Command[object], batch: BatchState) -
     [("status", RunStatus.CANCELLING.value), ("token", "another's"), ("revision", 1000)],
     ids=str,
 )
-async def test_changed_row_is_not_written(
+async def test_row_changed_since_it_was_read_is_not_overwritten(
     store: SqlStore, target: DatabaseTarget, clock: FakeClock, column: str, value: str | int
 ) -> None:
     """Exactly one column differs, so each guard is tested by itself."""
@@ -96,10 +96,10 @@ async def test_run_that_another_writer_ended_is_not_ended_again(
 
 
 @pytest.mark.proves("I13")
-async def test_stream_number_is_not_used_twice(
+async def test_event_number_is_not_used_twice(
     store: SqlStore, target: DatabaseTarget, clock: FakeClock
 ) -> None:
-    """Even if the rows themselves are unchanged: the counter is a guard as well."""
+    """The counter is a guard even if the rows themselves are unchanged."""
     run = await start_run(store)
     command = SaveProgress(claim_of(run), document({"n": 1}))
     async with open_link(store, target) as link:

@@ -21,7 +21,7 @@ from tests.contract.scenes import claim_run, register_instance, start_run, submi
 
 
 @pytest.mark.proves("I6")
-async def test_repeat_gives_the_same_run_and_changes_nothing(store: SqlStore) -> None:
+async def test_repeated_request_returns_the_same_run_and_changes_nothing(store: SqlStore) -> None:
     run_id = await submit_run(store, idempotency_key="once")
     before = await read_all(store)
     assert await store.apply(a_submit(idempotency_key="once")) == Repeated(run_id)
@@ -41,7 +41,7 @@ async def test_repeat_gives_the_same_run_and_changes_nothing(store: SqlStore) ->
     ],
     ids=lambda filled_in: next(iter(filled_in)),
 )
-async def test_filled_in_defaults_are_not_part_of_the_request(
+async def test_repeated_request_matches_even_if_defaults_have_changed(
     store: SqlStore, filled_in: dict[str, Any]
 ) -> None:
     """The program or the key's saved row may have changed when the request is repeated."""
@@ -52,7 +52,7 @@ async def test_filled_in_defaults_are_not_part_of_the_request(
 
 
 @pytest.mark.proves("I6")
-async def test_repeat_gives_the_same_run_long_after_its_end(
+async def test_repeated_request_returns_the_same_run_long_after_it_has_ended(
     store: SqlStore, clock: FakeClock
 ) -> None:
     run_id = await submit_run(store, idempotency_key="once")
@@ -90,8 +90,8 @@ async def test_one_of_many_simultaneous_repeats_is_accepted(
 
 
 @pytest.mark.proves("I6")
-async def test_refusal_is_not_remembered(store: SqlStore) -> None:
-    """No run came of it, so the same request may succeed later."""
+async def test_idempotency_key_of_a_refused_request_is_not_recorded(store: SqlStore) -> None:
+    """The refusal created no run, so the same request may succeed later."""
     active = await submit_run(store)
     assert await store.apply(a_submit(idempotency_key="once")) == Busy(active)
     await store.apply(Complete(claim_of(await claim_run(store, await register_instance(store)))))
@@ -99,7 +99,7 @@ async def test_refusal_is_not_remembered(store: SqlStore) -> None:
 
 
 @pytest.mark.proves("I6")
-async def test_repeated_steer_is_injected_once(store: SqlStore) -> None:
+async def test_repeated_steering_message_is_stored_once(store: SqlStore) -> None:
     run = await start_run(store)
     await store.apply(SetWindow(claim_of(run), Window.STREAMING))
     options: dict[str, Any] = {"on_conflict": OnConflict.STEER, "idempotency_key": "once"}
@@ -109,7 +109,7 @@ async def test_repeated_steer_is_injected_once(store: SqlStore) -> None:
 
 
 @pytest.mark.proves("I6")
-async def test_repeated_join_gives_the_run_that_was_joined(store: SqlStore) -> None:
+async def test_repeated_join_returns_the_run_that_was_joined(store: SqlStore) -> None:
     run = await start_run(store)
     options: dict[str, Any] = {"on_conflict": OnConflict.JOIN, "idempotency_key": "once"}
     assert await store.apply(a_submit(**options)) == Joined(run.run_id)

@@ -73,10 +73,10 @@ async def test_lost_answer_is_found_again_or_the_batch_is_repeated(
 
 
 @pytest.mark.proves("I3")
-async def test_batch_that_was_not_stored_is_not_taken_for_the_one_before(
+async def test_lost_batch_is_not_mistaken_for_the_batch_stored_before_it(
     store: SqlStore, flaky_link: FlakyLink, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The batch before it was stored, although its caller got "outcome unknown"."""
+    """The batch before the lost one was stored, although its caller got "outcome unknown"."""
     monkeypatch.setattr(writer, "OUTAGE_S_MAX", 0.2)
     await store.apply(a_submit("zero"))
     flaky_link.break_commit(is_stored=True)

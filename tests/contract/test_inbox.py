@@ -80,7 +80,7 @@ async def test_all_unread_messages_are_consumed_at_once_in_order(store: SqlStore
 
 
 @pytest.mark.proves("I3")
-async def test_items_of_another_kind_stay_until_they_are_read(
+async def test_reading_one_kind_of_inbox_item_keeps_the_other_kinds(
     store: SqlStore,
 ) -> None:
     run = await start_run(store)
@@ -96,7 +96,7 @@ async def test_items_of_another_kind_stay_until_they_are_read(
 
 
 @pytest.mark.proves("I3")
-async def test_each_kind_is_read_from_its_own_position_in_one_batch(
+async def test_each_kind_of_inbox_item_is_read_from_its_own_position_in_one_batch(
     store: SqlStore,
 ) -> None:
     run = await start_run(store)
@@ -174,7 +174,7 @@ async def test_messages_read_by_a_dead_executor_stay_read_and_the_rest_remain(
 
 
 @pytest.mark.proves("R4.15")
-async def test_inbox_is_bounded(store: SqlStore) -> None:
+async def test_inbox_refuses_messages_above_its_limit(store: SqlStore) -> None:
     run = await start_run(store)
     posts = [a_message(run.run_id, n) for n in range(UNREAD_COUNT_MAX + 5)]
     answers = await apply_in_one_batch(store, *posts)

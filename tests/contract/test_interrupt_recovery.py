@@ -210,7 +210,7 @@ async def test_failed_attempt_withdraws_its_questions_and_answers_to_them_are_st
 
 
 @pytest.mark.proves("R4.9", "I25")
-async def test_next_attempt_may_ask_under_the_same_name_with_the_full_time(
+async def test_question_of_the_next_attempt_has_the_full_timeout_again(
     store: SqlStore, clock: FakeClock
 ) -> None:
     claim = await ask_first(store)
@@ -268,7 +268,7 @@ async def test_several_questions_are_each_taken_over_under_their_own_name(store:
 
 
 @pytest.mark.proves("I6")
-async def test_taking_over_a_question_twice_equals_once(store: SqlStore) -> None:
+async def test_asking_a_taken_over_question_twice_changes_nothing(store: SqlStore) -> None:
     claim = await ask_first(store)
     await stop(store, claim)
     again = await claim_again(store)

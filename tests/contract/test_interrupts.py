@@ -119,7 +119,7 @@ async def test_answer_at_the_last_moment_is_final(store: SqlStore) -> None:
 
 
 @pytest.mark.proves("I2")
-async def test_stale_claim_asks_no_more_questions(store: SqlStore) -> None:
+async def test_stale_claim_cannot_open_interrupts(store: SqlStore) -> None:
     claim = await start_asking(store)
     await orphan_run(store, claim.run_id)
     await claim_run(store, await register_instance(store))
@@ -159,7 +159,7 @@ async def test_answer_is_accepted_though_the_inbox_is_full_of_messages(
 
 
 @pytest.mark.proves("I6")
-async def test_asking_twice_equals_asking_once(store: SqlStore) -> None:
+async def test_opening_the_same_interrupt_twice_changes_nothing(store: SqlStore) -> None:
     claim = await start_asking(store)
     before = await read_all(store)
     assert await answer_known(store, OpenInterrupt(claim, "1.1", QUESTION)) is None
@@ -214,7 +214,7 @@ SCHEMA = document({"type": "object", "properties": {"count": {"type": "integer"}
 
 
 @pytest.mark.proves("R4.9")
-async def test_answer_that_does_not_fit_is_refused_and_the_question_stays_open(
+async def test_answer_that_violates_the_schema_is_refused_and_the_question_stays_open(
     store: SqlStore,
 ) -> None:
     claim = claim_of(await start_run(store))
@@ -319,7 +319,7 @@ async def test_another_question_under_the_same_name_replaces_the_first(
 
 
 @pytest.mark.proves("R4.15")
-async def test_message_before_a_question_is_not_its_answer(
+async def test_sequence_numbers_show_which_question_an_answer_belongs_to(
     store: SqlStore,
 ) -> None:
     claim = await start_asking(store, "tool-7")

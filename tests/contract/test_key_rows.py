@@ -59,7 +59,7 @@ def row_name(run: Run) -> str:
         (RunStatus.TIMED_OUT, "Failed"),
     ],
 )
-async def test_row_shows_one_of_six_names(
+async def test_row_shows_the_name_of_the_status_of_its_run(
     store: SqlStore, clock: FakeClock, source: RunStatus, expected: str
 ) -> None:
     assert await read_row_name(store, "ann") == "Idle"
@@ -81,7 +81,7 @@ async def test_canceled_queued_run_leaves_its_key_idle(
 
 
 @pytest.mark.proves("R2.1")
-async def test_rejected_run_never_changes_the_name(store: SqlStore) -> None:
+async def test_rejected_run_does_not_change_the_status_of_its_row(store: SqlStore) -> None:
     run = await start_run(store)
     await store.apply(a_submit(is_unattended=True))
     assert await read_row_name(store, "ann") == "Running"
@@ -117,7 +117,7 @@ async def test_row_changed_by_another_writer_is_not_overwritten(store: SqlStore)
 
 
 @pytest.mark.proves("R1.7")
-async def test_recreated_row_is_not_taken_for_the_one_before(store: SqlStore) -> None:
+async def test_save_with_the_revision_of_a_deleted_row_is_refused(store: SqlStore) -> None:
     first = await store.apply(SaveKey(key=ANN, job="mirror"))
     assert isinstance(first, SavedKey)
     await store.apply(DeleteKey(ANN))
@@ -145,7 +145,7 @@ async def test_row_is_locked_while_its_run_is_active(
 
 
 @pytest.mark.proves("R1.7")
-async def test_lock_outlasts_one_run_when_another_waits(store: SqlStore) -> None:
+async def test_row_stays_locked_while_another_run_of_the_key_waits(store: SqlStore) -> None:
     run = await start_run(store)
     second = await submit_run(store, on_conflict=OnConflict.ENQUEUE)
     await store.apply(Complete(claim_of(run)))

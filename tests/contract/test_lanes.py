@@ -50,7 +50,7 @@ async def test_no_more_runs_start_than_the_limit(store: SqlStore) -> None:
 
 
 @pytest.mark.proves("R1.2", "I5")
-async def test_limit_holds_when_many_claim_at_once(
+async def test_concurrent_claims_do_not_exceed_the_lane_limit(
     store: SqlStore, another_store: SqlStore
 ) -> None:
     for number in range(20):
@@ -94,7 +94,7 @@ async def test_runs_start_in_the_order_of_their_submission(store: SqlStore) -> N
 
 
 @pytest.mark.proves("R1.4")
-async def test_each_end_lets_the_next_run_start(store: SqlStore) -> None:
+async def test_each_run_that_ends_lets_the_next_run_start(store: SqlStore) -> None:
     run_ids = [await submit_run(store, f"key-{number}") for number in range(6)]
     holder = await register_instance(store)
     first = await claim_runs(store, a_claim(holder, count=10))
@@ -108,7 +108,7 @@ async def test_each_end_lets_the_next_run_start(store: SqlStore) -> None:
 
 
 @pytest.mark.proves("R1.4")
-async def test_end_and_claim_in_one_batch_are_serialized(
+async def test_claim_gets_the_slot_freed_earlier_in_its_batch(
     store: SqlStore,
 ) -> None:
     """In one batch the claim sees the slot that the end before it has freed."""
@@ -200,7 +200,7 @@ async def test_lane_may_be_set_before_it_is_used(store: SqlStore) -> None:
 
 
 @pytest.mark.proves("R1.2")
-async def test_simultaneous_first_use_and_first_setting_both_count(store: SqlStore) -> None:
+async def test_lane_used_and_configured_in_one_batch_has_both_changes(store: SqlStore) -> None:
     lane = LaneName("new")
     await apply_in_one_batch(
         store,

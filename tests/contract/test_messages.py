@@ -145,7 +145,7 @@ async def test_unread_messages_of_a_run_that_never_started_are_reported(
 
 
 @pytest.mark.proves("R4.11", "I26")
-async def test_nothing_is_reported_when_every_message_was_read(store: SqlStore) -> None:
+async def test_no_unread_messages_are_reported_if_all_were_read(store: SqlStore) -> None:
     run = await start_run(store)
     await store.apply(a_message(run.run_id, 1))
     await store.apply(a_message(run.run_id, 2, kind="signal"))
@@ -155,7 +155,7 @@ async def test_nothing_is_reported_when_every_message_was_read(store: SqlStore) 
 
 
 @pytest.mark.proves("R4.11", "I26")
-async def test_message_in_the_commit_of_the_end_is_refused_or_reported(
+async def test_message_in_the_batch_that_ends_its_run_is_reported_or_refused(
     store: SqlStore,
 ) -> None:
     run = await start_run(store)
@@ -226,7 +226,7 @@ async def test_received_answers_and_unanswered_questions_are_not_reported(
 
 
 @pytest.mark.proves("I26")
-async def test_report_of_answers_is_bounded(store: SqlStore) -> None:
+async def test_report_of_unreceived_answers_is_limited(store: SqlStore) -> None:
     many, large = await start_run(store, "ann"), await start_run(store, "bob")
     await ask_and_answer(store, claim_of(many), *range(UNREAD_SHOWN_COUNT_MAX + 5))
     await ask_and_answer(store, claim_of(large), "small", "x" * UNREAD_SHOWN_LENGTH_MAX)
@@ -269,7 +269,7 @@ async def test_unread_messages_of_replaced_runs_go_to_the_new_run(
 
 
 @pytest.mark.proves("R3.11", "I26")
-async def test_message_in_the_commit_of_the_replacement_is_carried_or_refused(
+async def test_message_in_the_batch_that_replaces_its_run_is_carried_over_or_refused(
     store: SqlStore,
 ) -> None:
     run = await start_run(store)

@@ -112,7 +112,7 @@ async def claim_after(store: SqlStore, run_id: RunId) -> RunId:
 
 
 @pytest.mark.proves("R4.14")
-async def test_message_before_the_parking_wakes_the_run_at_once(store: SqlStore) -> None:
+async def test_run_with_an_unread_message_is_woken_as_soon_as_it_parks(store: SqlStore) -> None:
     claimed_run = await start_run(store)
     await store.apply(a_message(claimed_run.run_id))
     assert await store.apply(Park(claim_of(claimed_run)))
@@ -122,7 +122,7 @@ async def test_message_before_the_parking_wakes_the_run_at_once(store: SqlStore)
 
 
 @pytest.mark.proves("R4.14")
-async def test_simultaneous_message_and_parking_never_miss_each_other(
+async def test_run_that_receives_a_message_while_it_parks_is_always_woken(
     store: SqlStore, another_store: SqlStore
 ) -> None:
     holder = await register_instance(store)

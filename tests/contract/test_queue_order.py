@@ -85,7 +85,9 @@ async def test_canceled_run_in_the_middle_keeps_the_order_of_the_others(
 
 
 @pytest.mark.proves("I9")
-async def test_several_ends_of_a_key_in_one_batch_give_it_to_the_right_run(store: SqlStore) -> None:
+async def test_key_passes_to_the_right_run_if_several_of_its_runs_end_in_one_batch(
+    store: SqlStore,
+) -> None:
     """In one batch the head and the two behind it end, so the fourth is next."""
     run_ids = [await submit_run(store)]
     run_ids += [await submit_run(store, on_conflict=OnConflict.ENQUEUE) for _ in range(5)]
@@ -162,7 +164,7 @@ async def test_runs_of_unregistered_jobs_neither_block_nor_vanish(store: SqlStor
 
 
 @pytest.mark.proves("I9")
-async def test_claims_for_different_jobs_in_one_batch_each_get_their_own(store: SqlStore) -> None:
+async def test_claims_in_one_batch_each_get_runs_of_their_own_jobs(store: SqlStore) -> None:
     """Runs that one claim skips are still available to the next one of the batch."""
     await raise_limit(store, 10)
     red = [await submit_run(store, f"red-{n}", job="red") for n in range(2)]

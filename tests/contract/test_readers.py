@@ -170,7 +170,7 @@ async def test_many_runs_are_checked_in_one_query(
 
 
 @pytest.mark.proves("R1.10")
-async def test_missing_rows_are_none_or_empty(store: SqlStore) -> None:
+async def test_reads_of_missing_rows_return_none_or_empty(store: SqlStore) -> None:
     assert await store.runs.run(RunId("none")) is None
     assert list(await store.runs.inbox(RunId("none"))) == []
     assert list(await store.runs.instances()) == []
@@ -202,7 +202,7 @@ async def test_events_are_read_in_pages_without_gap_or_repeat(store: SqlStore) -
 
 
 @pytest.mark.proves("I14")
-async def test_seqs_of_one_runs_events_rise_with_gaps(store: SqlStore) -> None:
+async def test_event_numbers_of_one_run_rise_with_gaps(store: SqlStore) -> None:
     holder = await register_instance(store)
     runs = [await start_run(store, f"key-{number}", by=holder) for number in range(2)]
     for run in runs:

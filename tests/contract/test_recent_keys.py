@@ -97,7 +97,7 @@ async def test_snapshot_lists_the_keys_that_a_follower_of_the_stream_lists(
 
 
 @pytest.mark.proves("R1.10")
-async def test_key_leaves_the_snapshot_with_the_last_run_that_retention_removes(
+async def test_key_without_remaining_runs_is_not_in_the_snapshot(
     store: SqlStore, clock: FakeClock
 ) -> None:
     run = await start_run(store, "old")

@@ -133,7 +133,9 @@ async def test_simultaneous_renewal_and_death_are_serialized(
 
 
 @pytest.mark.proves("I8")
-async def test_death_frees_slot_key_and_run(store: SqlStore, clock: FakeClock) -> None:
+async def test_death_of_an_instance_frees_its_runs_and_their_slots(
+    store: SqlStore, clock: FakeClock
+) -> None:
     holder = await register_instance(store, ttl_s=LEASE_TTL_S)
     runs = [await start_run(store, f"key-{number}", by=holder) for number in range(3)]
     behind = await submit_run(store, "key-0", on_conflict=OnConflict.ENQUEUE)
@@ -204,7 +206,9 @@ async def test_death_during_a_wait_without_a_slot_frees_the_run(store: SqlStore)
 
 
 @pytest.mark.proves("I4")
-async def test_key_has_one_live_claim_throughout(store: SqlStore, another_store: SqlStore) -> None:
+async def test_key_never_has_two_live_claims_while_executors_die(
+    store: SqlStore, another_store: SqlStore
+) -> None:
     """While an executor dies and returns, only its successor gets a run of the key."""
     first = await submit_run(store)
     waiting = [await submit_run(store, on_conflict=OnConflict.ENQUEUE) for _ in range(3)]
@@ -293,7 +297,9 @@ async def test_graceful_stop_does_not_reset_the_count_of_deaths(store: SqlStore)
 
 @pytest.mark.proves("I17")
 @pytest.mark.parametrize("is_waiting", [True, False], ids=["waits", "has progressed"])
-async def test_graceful_stop_costs_a_healthy_run_nothing(store: SqlStore, is_waiting: bool) -> None:
+async def test_graceful_stop_is_not_counted_for_a_run_that_waits_or_progresses(
+    store: SqlStore, is_waiting: bool
+) -> None:
     run = await start_run(store)
     for _ in range(2 * STOP_COUNT_MAX):
         if is_waiting:
@@ -306,7 +312,7 @@ async def test_graceful_stop_costs_a_healthy_run_nothing(store: SqlStore, is_wai
 
 @pytest.mark.proves("I17")
 @pytest.mark.parametrize("has_waited", [True, False], ids=["works again", "waits since the stop"])
-async def test_stop_of_a_run_that_did_not_only_wait_is_counted(
+async def test_stop_is_counted_unless_the_run_has_only_waited(
     store: SqlStore, has_waited: bool
 ) -> None:
     run = await start_run(store)

@@ -34,7 +34,7 @@ def pack(event: Event) -> str:
 
 
 @pytest.mark.proves("I14")
-async def test_reader_with_a_lost_event_finds_a_gap_and_others_read_on(
+async def test_only_a_reader_whose_last_event_was_lost_finds_a_gap_after_a_restore(
     store: SqlStore, clock: FakeClock
 ) -> None:
     async def add(prefix: str, count: int) -> None:

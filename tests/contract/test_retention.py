@@ -82,7 +82,7 @@ async def test_ended_runs_of_every_status_are_removed(
 
 
 @pytest.mark.proves("I3")
-async def test_busy_key_keeps_the_run_that_may_be_continued(
+async def test_pruning_keeps_the_run_that_a_busy_key_may_continue(
     store: SqlStore, clock: FakeClock
 ) -> None:
     old = await end_run(store)
@@ -97,7 +97,7 @@ async def test_busy_key_keeps_the_run_that_may_be_continued(
 
 
 @pytest.mark.proves("I19")
-async def test_busy_key_keeps_no_other_run_than_the_one_to_continue(
+async def test_pruning_keeps_only_the_run_to_continue_of_a_busy_key(
     store: SqlStore, clock: FakeClock
 ) -> None:
     old = [await end_run(store) for _ in range(3)]
@@ -137,7 +137,7 @@ async def test_older_runs_of_a_busy_key_are_removed(
 
 
 @pytest.mark.proves("I3")
-async def test_run_pruned_first_does_not_count_for_the_rest_of_its_batch(
+async def test_run_pruned_earlier_in_the_batch_is_not_the_run_to_continue(
     store: SqlStore, clock: FakeClock
 ) -> None:
     """In between the key becomes busy, and its newest remaining run may be continued."""
@@ -204,7 +204,7 @@ async def test_pruned_position_never_decreases(store: SqlStore) -> None:
 
 
 @pytest.mark.proves("I13")
-async def test_no_more_is_pruned_than_exists(store: SqlStore) -> None:
+async def test_pruning_beyond_the_last_event_removes_only_existing_events(store: SqlStore) -> None:
     await submit_run(store)
     await store.apply(PruneEvents(1000))
     page = await store.events.events(after_seq=0, limit=100)
@@ -215,7 +215,7 @@ async def test_no_more_is_pruned_than_exists(store: SqlStore) -> None:
 
 
 @pytest.mark.proves("I13")
-async def test_events_written_in_the_batch_that_prunes_stay(store: SqlStore) -> None:
+async def test_events_written_in_the_same_batch_are_not_pruned(store: SqlStore) -> None:
     await submit_run(store, "first")
     await apply_in_one_batch(store, PruneEvents(1000), a_submit("second"))
     page = await store.events.events(after_seq=0, limit=100)
@@ -240,7 +240,7 @@ async def test_idempotency_key_is_forgotten_after_its_time(
 
 
 @pytest.mark.proves("I6")
-async def test_only_old_idempotency_keys_are_forgotten_and_once(
+async def test_only_old_idempotency_keys_are_pruned_and_counted_once(
     store: SqlStore, clock: FakeClock
 ) -> None:
     await submit_run(store, "a", idempotency_key="old")
@@ -257,7 +257,7 @@ async def test_only_old_idempotency_keys_are_forgotten_and_once(
 
 
 @pytest.mark.proves("I19")
-async def test_idempotency_keys_are_forgotten_a_few_at_a_time(
+async def test_oldest_idempotency_keys_are_read_up_to_a_limit(
     store: SqlStore, clock: FakeClock
 ) -> None:
     for name in ("third", "first", "second"):
@@ -268,7 +268,7 @@ async def test_idempotency_keys_are_forgotten_a_few_at_a_time(
 
 
 @pytest.mark.proves("I6")
-async def test_forgotten_idempotency_key_is_free_for_later_commands_of_the_batch(
+async def test_pruned_idempotency_key_can_be_used_again_in_the_same_batch(
     store: SqlStore, clock: FakeClock
 ) -> None:
     await submit_run(store, "a", idempotency_key="once")
@@ -375,7 +375,9 @@ async def test_one_round_removes_a_backlog_if_one_run_of_each_batch_must_stay(
 
 
 @pytest.mark.proves("I19")
-async def test_round_ends_early_when_its_engine_stops(store: SqlStore, clock: FakeClock) -> None:
+async def test_pruning_round_ends_early_when_its_engine_stops(
+    store: SqlStore, clock: FakeClock
+) -> None:
     await add_copies(store, await end_run(store), 1_000)
     clock.advance(31 * DAY_S)
     keeper = Pruner(store, store.runs, store.events, store.workers, Retention())

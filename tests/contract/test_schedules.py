@@ -107,7 +107,7 @@ async def test_run_of_a_schedule_is_in_lane_cron(store: SqlStore, clock: FakeClo
 
 
 @pytest.mark.proves("I18")
-async def test_of_two_engines_that_fire_at_once_one_does(
+async def test_schedule_fires_once_if_two_engines_fire_it_at_the_same_time(
     store: SqlStore, another_store: SqlStore, clock: FakeClock
 ) -> None:
     for number in range(20):
@@ -182,7 +182,7 @@ async def test_clock_that_jumps_back_fires_nothing_again(
 
 @pytest.mark.proves("I18")
 @pytest.mark.parametrize("missed", MissedPolicy)
-async def test_jump_forward_is_missed_fire_times(
+async def test_clock_jump_forward_is_handled_as_missed_fire_times(
     store: SqlStore, clock: FakeClock, missed: MissedPolicy
 ) -> None:
     hourly = a_schedule(missed=missed)
@@ -250,7 +250,7 @@ async def test_decisions_about_a_schedule_are_in_the_stream(
 
 
 @pytest.mark.proves("R2.2")
-async def test_schedule_that_another_writer_decided_is_not_written(
+async def test_schedule_changed_by_another_writer_is_not_overwritten(
     store: SqlStore, target: DatabaseTarget, clock: FakeClock
 ) -> None:
     hourly = a_schedule()
@@ -292,7 +292,7 @@ async def test_paused_schedule_starts_nothing_and_does_not_catch_up(
 
 
 @pytest.mark.proves("I18")
-async def test_pause_outlasts_a_changed_expression_and_precedes_the_first_use(
+async def test_schedule_can_be_paused_before_its_first_use_and_stays_paused(
     store: SqlStore, clock: FakeClock
 ) -> None:
     hourly = a_schedule()

@@ -68,7 +68,7 @@ async def test_claim_in_the_same_batch_finds_no_run_of_the_key(store: SqlStore) 
 
 
 @pytest.mark.proves("R7.10")
-async def test_key_without_a_started_run_is_stopped(store: SqlStore) -> None:
+async def test_stopping_a_key_cancels_its_queued_runs(store: SqlStore) -> None:
     head = await submit_run(store)
     (behind,) = await queue_behind(store, 1)
     assert await store.apply(StopKey(key=ANN)) == (
@@ -101,7 +101,9 @@ async def test_active_run_that_refuses_a_cancel_is_reported_and_queued_runs_end(
 
 
 @pytest.mark.proves("R7.10", "R1.8")
-async def test_options_of_a_stop_are_those_of_a_cancel(store: SqlStore, clock: FakeClock) -> None:
+async def test_stopping_a_key_accepts_the_options_of_a_cancel(
+    store: SqlStore, clock: FakeClock
+) -> None:
     head = await start_run(store)
     await queue_behind(store, 1)
     await store.apply(
@@ -118,7 +120,7 @@ async def test_options_of_a_stop_are_those_of_a_cancel(store: SqlStore, clock: F
 
 
 @pytest.mark.proves("R7.10")
-async def test_stopping_a_key_twice_equals_once(store: SqlStore) -> None:
+async def test_stopping_a_key_twice_changes_nothing_more(store: SqlStore) -> None:
     head = await start_run(store)
     await store.apply(StopKey(key=ANN))
     before = await read_all(store)

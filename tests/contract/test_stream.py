@@ -116,7 +116,7 @@ async def test_writers_of_different_keys_never_conflict(
 
 
 @pytest.mark.proves("I13")
-async def test_snapshot_has_the_seq_that_it_includes_and_its_epoch(
+async def test_snapshot_has_the_number_of_its_last_event_and_the_epoch(
     store: SqlStore,
 ) -> None:
     run = await start_run(store)
@@ -129,7 +129,7 @@ async def test_snapshot_has_the_seq_that_it_includes_and_its_epoch(
 
 
 @pytest.mark.proves("I13")
-async def test_order_of_events_is_that_of_the_answers(store: SqlStore) -> None:
+async def test_events_are_in_the_order_of_the_accepted_submissions(store: SqlStore) -> None:
     run_ids = [await submit_run(store, f"key-{number}") for number in range(5)]
     assert [event.run_id for event in await read_events(store)] == run_ids
 

@@ -39,7 +39,7 @@ from tests.contract.scenes import (
 
 
 @pytest.mark.proves("R1.1")
-async def test_run_records_its_submission(store: SqlStore, clock: FakeClock) -> None:
+async def test_submission_is_stored_with_its_run(store: SqlStore, clock: FakeClock) -> None:
     submission = a_submit(
         "ann",
         job="fetch",
@@ -219,7 +219,9 @@ async def test_steer_queues_behind_a_run_that_accepts_no_messages(
 
 @pytest.mark.proves("R1.5")
 @pytest.mark.parametrize("on_conflict", OnConflict)
-async def test_every_policy_enters_an_idle_key(store: SqlStore, on_conflict: OnConflict) -> None:
+async def test_every_conflict_policy_accepts_a_run_of_an_idle_key(
+    store: SqlStore, on_conflict: OnConflict
+) -> None:
     run_id = await submit_run(store, on_conflict=on_conflict)
     assert (await read_run(store, run_id)).head_key == "ann"
 
@@ -248,7 +250,7 @@ async def test_max_queued_counts_only_runs_that_must_wait(store: SqlStore) -> No
 
 
 @pytest.mark.proves("R1.3")
-async def test_queue_with_room_again_accepts_the_next_run(store: SqlStore) -> None:
+async def test_lane_accepts_the_next_run_when_it_has_room_again(store: SqlStore) -> None:
     await set_max_queued(store, 0)
     holder = await register_instance(store)
     runs = [await start_run(store, f"key-{number}", by=holder) for number in range(3)]

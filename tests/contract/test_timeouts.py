@@ -121,7 +121,7 @@ async def test_sweep_continues_while_more_is_due(
 
 
 @pytest.mark.proves("I18")
-async def test_machine_with_a_wrong_clock_uses_that_of_the_server(
+async def test_machine_with_a_wrong_clock_uses_the_clock_of_the_server(
     store: SqlStore, target: DatabaseTarget, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also for leases: by any correct clock the lease, in the test's own time, has expired."""
@@ -251,7 +251,7 @@ async def test_parked_time_does_not_count(store: SqlStore, clock: FakeClock) -> 
 
 
 @pytest.mark.proves("R4.14")
-async def test_run_without_a_limit_has_none_after_parking(
+async def test_run_without_a_timeout_has_no_deadline_after_parking(
     store: SqlStore, clock: FakeClock
 ) -> None:
     run = await start_run(store)

@@ -61,7 +61,7 @@ async def fire(store: SqlStore, run: RunWithClaim, trigger: Trigger) -> None:
 
 @pytest.mark.proves("R2.1")
 @pytest.mark.parametrize("source", RunStatus)
-async def test_run_follows_the_table_or_does_not_move(
+async def test_trigger_changes_the_status_exactly_as_the_transition_table_allows(
     store: SqlStore, clock: FakeClock, source: RunStatus
 ) -> None:
     outcomes, expected = {}, {}
@@ -220,7 +220,9 @@ async def test_confirmed_cancel_without_a_request_is_refused(store: SqlStore) ->
 
 
 @pytest.mark.proves("R2.6")
-async def test_takeover_is_running_to_running_with_one_event_each(store: SqlStore) -> None:
+async def test_takeover_keeps_the_status_running_and_emits_one_event_per_step(
+    store: SqlStore,
+) -> None:
     first = await start_run(store)
     await orphan_run(store, first.run_id)
     assert (await read_run(store, first.run_id)).token == NO_TOKEN

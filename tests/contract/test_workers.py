@@ -46,7 +46,9 @@ async def test_live_workers_are_listed_among_very_many_dead_ones(
 
 
 @pytest.mark.proves("I19")
-async def test_only_workers_silent_for_long_are_removed(store: SqlStore, clock: FakeClock) -> None:
+async def test_only_workers_without_a_recent_heartbeat_are_removed(
+    store: SqlStore, clock: FakeClock
+) -> None:
     for name in ("old", "older", "recent"):
         await store.apply(register(name))
     clock.advance(100)

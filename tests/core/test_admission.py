@@ -15,7 +15,7 @@ def head(status: RunStatus, *, window: int = 0) -> Run:
 
 @pytest.mark.proves("R1.5")
 @pytest.mark.parametrize("on_conflict", OnConflict)
-def test_idle_key_is_entered_under_every_policy(on_conflict: OnConflict) -> None:
+def test_idle_key_admits_a_run_under_every_conflict_policy(on_conflict: OnConflict) -> None:
     assert decide_admission(on_conflict, None) is Admission.ENTER
 
 

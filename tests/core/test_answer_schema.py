@@ -30,7 +30,7 @@ FORM = {
         {"count": 2, "note": "abc", "size": 0.5},
     ],
 )
-def test_answer_that_fits_is_accepted(answer: Any) -> None:
+def test_answer_that_matches_the_schema_is_accepted(answer: Any) -> None:
     check_schema(FORM)
     assert find_mismatch(FORM, answer) is None
 
@@ -54,7 +54,7 @@ def test_answer_that_fits_is_accepted(answer: Any) -> None:
         ({"count": 1, "size": -1}, ("answer.size", "does not match any allowed schema")),
     ],
 )
-def test_answer_that_does_not_fit_is_refused_with_its_path(
+def test_answer_that_violates_the_schema_is_refused_with_the_path_of_the_error(
     answer: Any, error: tuple[str, str]
 ) -> None:
     assert find_mismatch(FORM, answer) == error

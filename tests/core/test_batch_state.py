@@ -47,7 +47,7 @@ def behind(seq: int) -> Run:
 
 
 @pytest.mark.proves("I2")
-def test_fence_lets_only_the_current_claim_pass() -> None:
+def test_fence_accepts_only_the_current_claim() -> None:
     run = a_running(token="new")
     batch = a_batch(run)
     assert batch.held_run(Claim(run.id, "new")) is run
@@ -81,7 +81,7 @@ def test_transition_has_exactly_one_event() -> None:
 
 @pytest.mark.proves("R2.3")
 @pytest.mark.parametrize("status", sorted(TERMINAL))
-def test_ended_run_does_not_move_and_emits_no_event(status: RunStatus) -> None:
+def test_ended_run_has_no_transition_and_emits_no_event(status: RunStatus) -> None:
     run = a_run(status=status, head_key=None, queue_rank=None, ready_seq=None, ended_at=NOW)
     batch = a_batch(run)
     assert [batch.move(run, trigger) for trigger in Trigger] == [None] * len(Trigger)
@@ -90,7 +90,7 @@ def test_ended_run_does_not_move_and_emits_no_event(status: RunStatus) -> None:
 
 @pytest.mark.proves("I8")
 @pytest.mark.parametrize("trigger", [Trigger.COMPLETE, Trigger.FAIL, Trigger.EXPIRE])
-def test_end_releases_everything_that_was_held(trigger: Trigger) -> None:
+def test_run_that_ends_releases_its_key_slot_claim_and_deadlines(trigger: Trigger) -> None:
     run = a_running(window=1, run_deadline_at=Instant(5), wake_at=Instant(6), due_at=Instant(5))
     batch = a_batch(run)
     batch.lane_queues[MAIN].held_count = 1
@@ -105,7 +105,7 @@ def test_end_releases_everything_that_was_held(trigger: Trigger) -> None:
 
 
 @pytest.mark.proves("I9")
-def test_end_hands_the_key_to_the_next_run() -> None:
+def test_key_of_an_ended_run_passes_to_the_next_run() -> None:
     run, second, third = a_running(), behind(2), behind(3)
     batch = a_batch(run, waiting={"ann": [second, third]})
     batch.move(run, Trigger.COMPLETE)
@@ -152,7 +152,7 @@ def test_run_that_changed_since_it_was_queued_is_not_claimed() -> None:
 
 
 @pytest.mark.proves("I5")
-def test_counts_of_the_lane_follow_the_batch() -> None:
+def test_counts_of_a_lane_are_updated_within_the_batch() -> None:
     run = a_run()
     batch = a_batch(run)
     batch.lane_queues[MAIN].queued_count = 1
@@ -178,7 +178,7 @@ def test_second_command_of_a_batch_sees_the_first() -> None:
 
 
 @pytest.mark.proves("R1.5")
-def test_refusal_changes_nothing() -> None:
+def test_refused_submission_changes_no_rows() -> None:
     batch = a_batch(a_run())
     assert isinstance(a_submit().decide(batch), Busy)
     assert not batch.finalize()
@@ -225,7 +225,7 @@ def test_run_in_an_invalid_state_is_an_internal_error(wrong: dict[str, Any]) -> 
 
 
 @pytest.mark.proves("R4.7")
-def test_rows_needed_by_commands_add_up() -> None:
+def test_rows_needed_by_several_commands_are_combined() -> None:
     rows = RowsNeeded()
     run_id = RunId("one")
     rows.add_run(run_id, may_end=True)

@@ -46,7 +46,7 @@ def test_running_run_is_due_at_the_earlier_of_its_two_deadlines(
 
 @pytest.mark.proves("R2.8")
 @pytest.mark.parametrize(("now", "expected"), [(9, False), (10, True), (11, True)])
-def test_deadline_has_passed_when_it_is_reached(now: Instant, expected: bool) -> None:
+def test_run_is_overdue_from_the_instant_of_its_deadline(now: Instant, expected: bool) -> None:
     assert is_overdue(a_run(queue_deadline_at=Instant(10)), now) is expected
     running = a_run(
         status=RunStatus.RUNNING, queue_deadline_at=Instant(1), run_deadline_at=Instant(10)
@@ -61,7 +61,7 @@ def test_run_without_a_limit_is_never_overdue() -> None:
 
 
 @pytest.mark.proves("R2.8")
-def test_due_time_follows_every_change() -> None:
+def test_due_time_is_updated_with_the_deadlines() -> None:
     run = a_run(queue_deadline_at=Instant(10), due_at=Instant(10))
     changes = {"status": RunStatus.RUNNING, "run_deadline_at": Instant(20), "job": run.job}
     after, new = apply_changes(run, changes)

@@ -91,7 +91,7 @@ def test_every_gap_is_reported_with_its_bounds() -> None:
 
 
 @pytest.mark.proves("I5")
-def test_without_the_pruned_events_an_excess_is_only_a_note() -> None:
+def test_excess_slots_are_only_a_note_if_earlier_events_are_pruned() -> None:
     def severities(**values: Any) -> list[Severity]:
         columns = {"held_count": 2, "last_taken_seq": None, "is_changed_since": False} | values
         revision = columns.pop("revision", 3)
@@ -141,7 +141,7 @@ def test_slot_counts_until_its_run_ends_waits_or_is_taken_over() -> None:
 
 
 @pytest.mark.proves("I5")
-def test_limit_at_the_time_of_the_event_counts() -> None:
+def test_doctor_compares_each_event_with_the_limit_at_its_time() -> None:
     assert replay(start(1, "r1"), start(2, "r2")) == [2]  # Until it is set, the limit is 1.
     assert replay(SET_TO_2, start(2, "r1"), start(3, "r2"), PAUSED) == []
     assert replay(SET_TO_2, start(2, "r1"), PAUSED, start(5, "r2")) == [5]
@@ -150,7 +150,7 @@ def test_limit_at_the_time_of_the_event_counts() -> None:
 
 
 @pytest.mark.proves("I5", "I14")
-def test_events_pruned_during_the_read_give_no_false_alarm() -> None:
+def test_doctor_reports_no_violation_when_events_are_pruned_during_the_read() -> None:
     slots = SlotReplay([LaneRow(LaneName("batch"), 1, revision=1)], is_unpruned=True)
     assert list(slots.apply(start(1, "r1"))) == []
     slots.reset()  # The event that returned the slot of r1 is gone.
@@ -160,6 +160,6 @@ def test_events_pruned_during_the_read_give_no_false_alarm() -> None:
 
 
 @pytest.mark.proves("I5", "I14")
-def test_pruned_stream_gives_no_false_alarm() -> None:
+def test_doctor_reports_no_violation_when_the_stream_is_pruned() -> None:
     assert replay(start(11, "r1"), start(12, "r2"), is_whole=False) == []
     assert replay(slot_event(11, EventType.PARKED), start(12, "r2"), is_whole=False) == []

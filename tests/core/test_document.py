@@ -61,7 +61,7 @@ def test_json_that_is_not_strict_is_refused(text: str, problem: str) -> None:
 
 @pytest.mark.proves("I15")
 @given(documents)
-def test_accepted_value_comes_back_the_same(value: Any) -> None:
+def test_encoded_value_decodes_to_the_same_value(value: Any) -> None:
     assert json.loads(encode_document(value, field="params")) == value
 
 
@@ -82,7 +82,7 @@ def nested(levels: int, bottom: Any) -> Any:
 @pytest.mark.proves("I15")
 @pytest.mark.parametrize("bottom", ["text", 1, None, {}, [[]]])
 @pytest.mark.parametrize("beside", [[], [[]] * 100, ["[" * 100]], ids=["alone", "wide", "text"])
-def test_depth_counts_levels_and_nothing_else(bottom: Any, beside: list[Any]) -> None:
+def test_depth_of_a_document_counts_only_nested_levels(bottom: Any, beside: list[Any]) -> None:
     """The value at the bottom, the values beside it and brackets in text do not count."""
     bottom_depth = {"[[]]": 2, "{}": 1}.get(json.dumps(bottom), 0)
     deepest = nested(DEPTH_MAX - 1 - bottom_depth, bottom)
@@ -120,7 +120,7 @@ def test_name_is_trimmed(name: str) -> None:
 
 
 @pytest.mark.proves("I15")
-def test_name_has_up_to_255_characters_of_any_size() -> None:
+def test_name_may_have_up_to_255_characters() -> None:
     assert check_name("🚂" * NAME_LENGTH_MAX, field="key") == "🚂" * NAME_LENGTH_MAX
     assert check_name(f" {'k' * NAME_LENGTH_MAX} ", field="key") == "k" * NAME_LENGTH_MAX
     with pytest.raises(InvalidInput, match="key is 256 characters; the limit is 255"):

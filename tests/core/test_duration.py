@@ -12,7 +12,7 @@ from headway.testing import a_submit
 @pytest.mark.proves("I15")
 @pytest.mark.parametrize("field", ["timeout_s", "queue_timeout_s"])
 @pytest.mark.parametrize("seconds", [0, 0.0, -1.0, float("nan"), True, "5"])
-def test_limit_too_short_for_any_work_is_refused(field: str, seconds: float) -> None:
+def test_invalid_timeout_of_a_job_or_submission_is_refused(field: str, seconds: float) -> None:
     async def work(ctx: object) -> None: ...
 
     with pytest.raises(InvalidInput, match=f"^{field} must be"):

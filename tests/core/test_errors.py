@@ -79,7 +79,7 @@ def leaf_classes(kind: type[Error]) -> set[type[Error]]:
     return set().union(*map(leaf_classes, below)) if below else {kind}
 
 
-def test_every_error_class_is_covered() -> None:
+def test_every_error_class_has_a_test_case() -> None:
     ours = {kind for kind in leaf_classes(Error) if kind.__module__ == Error.__module__}
     assert ours <= {type(error) for error in ERRORS}
 
@@ -105,7 +105,7 @@ def test_error_is_equal_after_copying_and_pickling(error: Error) -> None:
         ("island", "params.url: island"),
     ],
 )
-def test_invalid_input_reads_as_a_sentence(problem: str, sentence: str) -> None:
+def test_invalid_input_error_is_one_sentence(problem: str, sentence: str) -> None:
     error = InvalidInput("params.url", problem)
     assert str(error) == sentence
     assert error.errors == (("params.url", problem),)

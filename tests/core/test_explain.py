@@ -162,7 +162,7 @@ def test_lane_whose_limit_is_below_its_held_slots_is_full() -> None:
     ],
 )
 @pytest.mark.parametrize("leases", [{}, {ALIVE: SOON}], ids=["nobody alive", "alive"])
-def test_closed_lane_is_the_gate_with_or_without_live_instances(
+def test_paused_lane_is_the_reported_reason_with_or_without_live_instances(
     lane: LaneRow, gate: Gate, leases: dict[InstanceId, int]
 ) -> None:
     explanation = explain_at_noon(a_run(), lane=lane, leases=leases)
@@ -171,7 +171,9 @@ def test_closed_lane_is_the_gate_with_or_without_live_instances(
 
 
 @pytest.mark.parametrize("leases", [{}, {GONE: EARLIER}, {GONE: NOON}])
-def test_without_a_live_instance_the_job_is_the_gate(leases: dict[InstanceId, int]) -> None:
+def test_run_without_a_live_instance_waits_for_a_program_with_its_job(
+    leases: dict[InstanceId, int],
+) -> None:
     explanation = explain_at_noon(a_run(job="fetch"), leases=leases)
     assert explanation.gate is Gate.NO_LIVE_INSTANCE
     assert explanation.remedy.startswith(

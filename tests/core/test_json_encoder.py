@@ -63,7 +63,7 @@ SHAPE = Shape(
 encode_shape = derive_encoder(Shape)
 
 
-def test_each_type_has_its_json() -> None:
+def test_each_type_is_encoded_to_its_json() -> None:
     assert json.loads(encode_shape(**vars(SHAPE))) == {
         "name": SHAPE.name,
         "key": None,
@@ -84,20 +84,20 @@ def test_objects_and_keywords_give_the_same_json() -> None:
     assert derive_object_encoder(Shape)(SHAPE) == encode_shape(**vars(SHAPE))
 
 
-def test_member_is_left_out_only_if_its_default_is_none() -> None:
+def test_field_with_the_default_none_is_omitted_unless_it_is_set() -> None:
     text = encode_shape(**{**vars(SHAPE), "note": "new", "parts": [encode_shape(**vars(SHAPE))]})
     assert json.loads(text)["note"] == "new"
     assert "note" not in json.loads(text)["parts"][0]
 
 
 @pytest.mark.parametrize("change", [{"extra": 1}, {"name": None}])
-def test_wrong_fields_are_refused(change: dict[str, object]) -> None:
+def test_missing_and_extra_fields_are_refused(change: dict[str, object]) -> None:
     fields = {name: value for name, value in vars(SHAPE).items() if name not in change}
     with pytest.raises(TypeError):
         encode_shape(**{**fields, **{name: 1 for name in change if name == "extra"}})
 
 
-def test_extension_adds_the_members_of_a_subclass() -> None:
+def test_extended_encoder_adds_the_fields_of_a_subclass() -> None:
     class Base(BaseModel):
         id: str
 

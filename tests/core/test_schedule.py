@@ -61,7 +61,7 @@ def test_time_repeated_in_autumn_fires_the_first_time_only(zone: str, day: str) 
 
 
 @pytest.mark.proves("I18")
-def test_fire_times_of_the_first_repeated_hour_do_not_come_back_in_the_second() -> None:
+def test_schedule_does_not_fire_again_in_the_second_repeated_hour() -> None:
     daily = a_schedule("30 2 * * *", time_zone=BERLIN)
     within = at("2026-10-25T02:10", BERLIN, fold=1)
     assert daily.next_fire_at(after=within) == at("2026-10-26T02:30", BERLIN)
@@ -91,7 +91,7 @@ def test_expression_with_a_star_follows_the_wall_clock() -> None:
 
 
 @pytest.mark.proves("I18")
-def test_29th_of_february_comes_in_leap_years() -> None:
+def test_schedule_for_29_february_fires_only_in_leap_years() -> None:
     leap = a_schedule("0 12 29 2 *", time_zone=NEW_YORK)
     times = fire_times(leap, at("2026-01-01T00:00"), 3)
     assert times == [at(f"{year}-02-29T12:00", NEW_YORK) for year in (2028, 2032, 2036)]
@@ -166,7 +166,7 @@ def test_after_a_jump_forward_skip_drops_all_and_once_fires_the_last() -> None:
 @pytest.mark.proves("I18")
 @pytest.mark.parametrize("missed", MissedPolicy)
 @pytest.mark.parametrize("late_s", [0, 30, 60])
-def test_time_that_is_not_late_fires_alone_or_for_the_missed_ones(
+def test_fire_time_that_is_not_late_fires_instead_of_missed_earlier_ones(
     missed: MissedPolicy, late_s: float
 ) -> None:
     noon = at("2026-05-04T12:00")
@@ -186,7 +186,7 @@ def test_two_times_that_are_not_late_fire_one_after_the_other(missed: MissedPoli
 
 
 @pytest.mark.proves("I18")
-def test_year_of_missed_minutes_is_decided_without_counting_them() -> None:
+def test_year_of_missed_fire_times_is_decided_without_visiting_each_one() -> None:
     """The decision is made under locks, so it must not take seconds."""
     each_minute = a_schedule("* * * * *", missed=MissedPolicy.ONCE)
     step_count = 0
@@ -213,7 +213,7 @@ def test_year_of_missed_minutes_is_decided_without_counting_them() -> None:
 
 
 @pytest.mark.proves("I18")
-def test_missed_yearly_time_is_found_at_any_distance() -> None:
+def test_missed_yearly_fire_time_is_found_after_several_years() -> None:
     yearly = a_schedule("0 0 29 2 *", missed=MissedPolicy.ONCE)
     now = at("2031-12-31T00:00")
     assert yearly.find_due(after=NINE, now=now) == DueTime(at("2028-02-29T00:00"))

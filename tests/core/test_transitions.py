@@ -65,12 +65,12 @@ def test_statuses_only_move_forward() -> None:
 
 
 @pytest.mark.proves("R2.1")
-def test_rejected_run_has_no_other_status() -> None:
+def test_rejected_status_has_no_transitions() -> None:
     assert RunStatus.REJECTED not in {status for move in list_transitions() for status in move}
 
 
 @pytest.mark.proves("R1.6")
-def test_every_status_has_a_name_in_each_of_the_three_vocabularies() -> None:
+def test_every_status_has_a_name_for_rows_and_for_tasks() -> None:
     assert set(STATUS_NAMES) == set(RunStatus)
     rows = {names.row for names in STATUS_NAMES.values()} | {IDLE_NAME}
     assert rows == {"Idle", "Queued", "Running", "Done", "Failed", "Cancelled"}
@@ -91,7 +91,9 @@ def test_every_status_has_a_name_in_each_of_the_three_vocabularies() -> None:
         ("timed_out", "Failed", "failed"),
     ],
 )
-def test_names_of_a_run_that_has_started(status: str, row: str, task: str) -> None:
+def test_row_and_task_names_of_a_started_run_follow_its_status(
+    status: str, row: str, task: str
+) -> None:
     assert STATUS_NAMES[RunStatus(status)] == (row, task)
     assert row_status_name(RunStatus(status), has_started=True) == row
 

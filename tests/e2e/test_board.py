@@ -129,7 +129,7 @@ async def test_a_missing_setting_is_shown_on_the_row_and_at_its_field(
 
 @pytest.mark.proves("R1.12")
 @everywhere
-async def test_paste_overwrites_all_parameters_and_never_the_identity(
+async def test_pasting_parameters_overwrites_all_of_them_but_not_the_key(
     viewer: Viewer, site: Site
 ) -> None:
     site.save("ann", kinds=["gif"], page_max=7)
@@ -167,7 +167,7 @@ async def test_the_dialog_of_a_cancel_offers_to_keep_or_delete_the_files(
     ("choice", "existing"),
     [("Replace", "replace"), ("Pack into an archive", "archive"), ("Delete", "delete")],
 )
-async def test_start_on_existing_output_asks_whether_to_keep_it(
+async def test_page_asks_what_to_do_with_existing_output_before_a_start(
     viewer: Viewer, site: Site, choice: str, existing: str
 ) -> None:
     key = f"ann-{existing}"
@@ -227,7 +227,7 @@ async def test_a_row_is_added_with_a_form_made_from_the_schema(viewer: Viewer, s
     assert saved["params"] == expected, json.dumps(saved)
 
 
-async def test_the_board_is_used_by_the_keyboard_alone(viewer: Viewer, site: Site) -> None:
+async def test_a_run_can_be_started_with_the_keyboard_only(viewer: Viewer, site: Site) -> None:
     site.save("ann")
     page = await viewer.open()
     start = row(page, "ann").get_by_role("button", name="Start new")
@@ -291,7 +291,7 @@ async def test_a_secret_is_only_shown_as_set_and_is_neither_copied_nor_lost(
 
 
 @pytest.mark.proves("R1.8")
-async def test_a_run_that_ends_slowly_is_cancelling_and_then_cancelled(
+async def test_a_run_is_shown_as_cancelling_until_it_has_ended(
     viewer: Viewer, site: Site, tmp_path: Path
 ) -> None:
     site.save("ann")
@@ -309,7 +309,7 @@ async def test_a_run_that_ends_slowly_is_cancelling_and_then_cancelled(
 
 
 @pytest.mark.proves("R1.3")
-async def test_no_run_overtakes_and_waiting_time_is_not_run_time(
+async def test_queued_runs_start_in_order_and_run_time_excludes_the_wait(
     viewer: Viewer, site: Site
 ) -> None:
     for key in ("ann", "bea", "carl"):

@@ -93,7 +93,9 @@ async def test_an_error_is_underlined_and_marked_beside_its_line(
 
 
 @pytest.mark.proves("R5.10")
-async def test_a_definition_is_written_by_the_keyboard_alone(viewer: Viewer, site: Site) -> None:
+async def test_a_definition_can_be_edited_with_the_keyboard_only(
+    viewer: Viewer, site: Site
+) -> None:
     site.publish("typed", ASK)
     page = await viewer.open("flows/typed?tab=definition")
     await expect(page.get_by_test_id("verdict")).to_contain_text("It can be published.")

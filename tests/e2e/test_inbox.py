@@ -16,7 +16,7 @@ pytestmark = [pytest.mark.backend("sqlite"), pytest.mark.asyncio(loop_scope="ses
 
 @pytest.mark.proves("R4.9")
 @everywhere
-async def test_a_question_is_answered_by_one_click_and_others_see_it(
+async def test_a_question_is_answered_with_one_click_and_other_browsers_show_it(
     viewer: Viewer, site: Site, browser: Browser
 ) -> None:
     page = await viewer.open("inbox")
@@ -72,7 +72,7 @@ async def test_a_question_with_a_schema_is_a_form(viewer: Viewer, site: Site) ->
 
 
 @pytest.mark.proves("R4.9")
-async def test_a_denial_is_one_click_too(viewer: Viewer, site: Site) -> None:
+async def test_a_question_is_denied_with_one_click(viewer: Viewer, site: Site) -> None:
     run_id = site.begun("ann", job="agent", params={"goal": "x"})
     site.send(run_id, "May I?")
     page = await viewer.open("inbox")
@@ -101,7 +101,7 @@ async def test_a_lane_is_paused_limited_and_shows_its_runs(viewer: Viewer, site:
             await page.wait_for_timeout(20)
 
 
-async def test_a_lane_shows_how_many_waited_since_the_page_was_opened(
+async def test_a_lane_shows_the_highest_queue_length_since_the_page_was_opened(
     viewer: Viewer, site: Site
 ) -> None:
     page = await viewer.open("lanes")

@@ -64,7 +64,9 @@ async def test_an_ended_run_stays_ended_in_the_list(viewer: Viewer, site: Site) 
 
 
 @pytest.mark.proves("R1.10")
-async def test_after_a_gap_every_page_of_the_list_is_correct(browser: Browser, site: Site) -> None:
+async def test_every_page_of_the_list_is_correct_after_missed_events(
+    browser: Browser, site: Site
+) -> None:
     run_id = await with_others_above(site, "missed")
     async with BadLine(site.address) as line:
         viewer = Viewer(browser, line.address)
@@ -102,10 +104,10 @@ async def test_a_scrolled_list_does_not_move_and_newer_runs_are_counted(
 
 
 @pytest.mark.parametrize(("count", "page_count"), [(1_250, 50), (260, 10)])
-async def test_distant_pages_are_dropped_and_read_again(
+async def test_pages_far_from_the_viewport_are_dropped_and_read_again(
     browser: Browser, lone_site: Site, count: int, page_count: int
 ) -> None:
-    """Also if a page has fewer runs than requested because they are large (I20)."""
+    """This holds also if a page has fewer runs than requested because they are large (I20)."""
     async with Headway(lone_site.url).without_engine() as hw:
         await hw.store.apply(SetLane(name=LaneName("still"), is_paused=True))
         await asyncio.gather(

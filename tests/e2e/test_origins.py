@@ -151,10 +151,10 @@ async def test_another_origin_is_refused_for_every_method(
 @pytest.mark.proves("S3")
 @pytest.mark.usefixtures("untouched")
 @pytest.mark.parametrize("method", ["GET", "HEAD", "POST"])
-async def test_requests_without_a_readable_response_are_refused_too(
+async def test_requests_in_no_cors_mode_are_refused_too(
     browser: Browser, site: Site, elsewhere: str, method: str
 ) -> None:
-    """These need no permission to be sent: they do arrive, and are refused on arrival."""
+    """A browser sends such requests without permission, so the server must refuse them."""
     async with opened(browser, elsewhere) as page:
         answered = Answered(site)
         wanted = [f"{site.address}/api/runs", method, "no-cors", "text/plain"]
@@ -176,7 +176,7 @@ async def test_another_origin_receives_no_events(
 
 @pytest.mark.proves("S3")
 @pytest.mark.parametrize(("kind", "path"), [("script", "/events.js"), ("img", "/api/state")])
-async def test_no_resource_of_ours_can_be_loaded_into_a_foreign_page(
+async def test_no_resource_can_be_loaded_into_a_page_of_another_origin(
     browser: Browser, site: Site, elsewhere: str, kind: str, path: str
 ) -> None:
     async with opened(browser, elsewhere) as page:
@@ -187,7 +187,7 @@ async def test_no_resource_of_ours_can_be_loaded_into_a_foreign_page(
 
 @pytest.mark.proves("S3")
 @pytest.mark.parametrize("kind", ["text/plain", "application/x-www-form-urlencoded"])
-async def test_a_form_of_another_origin_changes_nothing(
+async def test_a_form_submitted_from_another_origin_changes_nothing(
     browser: Browser, site: Site, elsewhere: str, kind: str
 ) -> None:
     run_id = site.begun("ann", params={"url": "https://example.org/ann"})
@@ -214,10 +214,10 @@ FOLLOW: Final = """url => {
 
 @pytest.mark.proves("S3")
 @pytest.mark.parametrize("path", ["/", "/ui/"])
-async def test_a_link_of_another_site_opens_the_page(
+async def test_a_link_from_another_site_can_open_the_page(
     browser: Browser, site: Site, elsewhere: str, path: str
 ) -> None:
-    """From another site, not only another port, so that the shared host is not the reason."""
+    """The link is on another site, not only on another port, so the hosts differ."""
     async with opened(browser, elsewhere.replace("127.0.0.1", "localhost")) as page:
         async with page.expect_navigation(url=f"{site.address}/ui/**"):
             await page.evaluate(FOLLOW, f"{site.address}{path}")
@@ -241,7 +241,7 @@ async def test_the_page_cannot_be_framed(
 
 @pytest.mark.proves("S3")
 @pytest.mark.usefixtures("untouched")
-async def test_a_link_of_another_site_opens_nothing_else(
+async def test_a_link_from_another_site_cannot_open_the_api(
     browser: Browser, site: Site, elsewhere: str
 ) -> None:
     async with opened(browser, elsewhere) as page:
@@ -251,8 +251,8 @@ async def test_a_link_of_another_site_opens_nothing_else(
 
 
 @pytest.mark.proves("S3")
-async def test_our_own_page_is_not_refused(browser: Browser, site: Site) -> None:
-    """The same requests from our own origin, so that only the origin makes the difference."""
+async def test_page_of_the_server_itself_is_not_refused(browser: Browser, site: Site) -> None:
+    """The requests are the same as from another origin, so only the origin differs."""
     async with opened(browser, f"{site.address}/ui/") as page:
         for method, code in (("GET", "200"), ("POST", "201")):
             wanted = [f"{site.address}/api/runs", method, "cors", "application/json"]
@@ -262,7 +262,7 @@ async def test_our_own_page_is_not_refused(browser: Browser, site: Site) -> None
 
 @pytest.mark.proves("S3")
 @pytest.mark.usefixtures("untouched")
-async def test_a_page_that_reaches_us_by_its_own_host_name_is_refused(
+async def test_a_page_that_reaches_the_server_by_dns_rebinding_is_refused(
     playwright: Playwright, browser: Browser, site: Site
 ) -> None:
     """DNS rebinding: the browser sees a single origin, and the server sees a foreign host name."""

@@ -28,7 +28,7 @@ async def test_a_refused_submission_never_changes_the_row(viewer: Viewer, site: 
 
 
 @pytest.mark.proves("R1.6", "R1.12")
-async def test_a_run_that_never_started_leaves_the_progress_and_the_continue(
+async def test_a_run_that_never_started_does_not_hide_earlier_progress_or_continue(
     viewer: Viewer, site: Site, browser: Browser
 ) -> None:
     site.save("ann")
@@ -72,7 +72,7 @@ async def test_row_without_a_saved_key_stays_and_a_new_page_shows_it(
     await other.leave()
 
 
-async def test_a_refusal_is_shown_until_something_else_happens(viewer: Viewer, site: Site) -> None:
+async def test_a_refusal_is_shown_until_the_next_run_starts(viewer: Viewer, site: Site) -> None:
     site.save("mona")
     page = await viewer.open()
     mona = row(page, "mona")
@@ -87,7 +87,9 @@ async def test_a_refusal_is_shown_until_something_else_happens(viewer: Viewer, s
     await expect(mona.get_by_test_id("reason")).to_have_count(0)
 
 
-async def test_a_draft_never_overwrites_what_another_has_saved(viewer: Viewer, site: Site) -> None:
+async def test_a_draft_never_overwrites_parameters_saved_by_another_person(
+    viewer: Viewer, site: Site
+) -> None:
     site.save("ann")
     page = await viewer.open()
     ann = row(page, "ann")
@@ -146,7 +148,7 @@ async def test_the_dialog_shows_why_a_choice_was_refused(viewer: Viewer, site: S
 
 
 @pytest.mark.proves("R1.12")
-async def test_the_rate_is_the_current_one(viewer: Viewer, site: Site) -> None:
+async def test_the_rate_is_hidden_when_no_more_progress_arrives(viewer: Viewer, site: Site) -> None:
     site.save("ann")
     page = await viewer.open()
     run_id = site.begun("ann")
@@ -159,7 +161,7 @@ async def test_the_rate_is_the_current_one(viewer: Viewer, site: Site) -> None:
 
 
 @pytest.mark.proves("R5.11")
-async def test_a_task_on_the_board_leads_to_the_task(viewer: Viewer, site: Site) -> None:
+async def test_a_row_of_a_task_links_to_the_task(viewer: Viewer, site: Site) -> None:
     site.publish("on the board", ASK)
     task_id = site.started("on the board", key="order-7")
     site.waiting(task_id, "approval")

@@ -113,7 +113,7 @@ async def test_an_error_of_the_body_is_raised_as_it_is(error: BaseException) -> 
     assert raised.value is error
 
 
-async def test_a_body_that_the_caller_cancels_ends_cancelled() -> None:
+async def test_cancelling_the_caller_cancels_the_body_and_its_loops() -> None:
     loops, is_open = list[asyncio.Task[None]](), asyncio.Event()
 
     async def body() -> None:
@@ -162,7 +162,7 @@ async def test_loops_are_cancelled_and_other_tasks_are_awaited_at_the_end() -> N
     assert results == ["ended"]
 
 
-async def test_after_an_error_of_the_body_tasks_are_awaited_too() -> None:
+async def test_an_error_in_the_body_does_not_prevent_the_wait_for_its_tasks() -> None:
     results = list[str]()
 
     async def end_late() -> None:

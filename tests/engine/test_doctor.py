@@ -18,7 +18,7 @@ pytestmark = pytest.mark.backend("sqlite")
 
 
 @pytest.mark.proves("I24")
-async def test_a_database_in_use_gives_no_false_alarm(
+async def test_the_doctor_reports_no_violation_while_the_database_is_in_use(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(doctor, "RUN_COUNT_MAX", 10)

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.backend("sqlite")
 
 
 @pytest.mark.proves("R1.8")
-async def test_a_file_is_a_part_until_it_is_complete(url: str, tmp_path: Path) -> None:
+async def test_a_file_is_visible_only_when_it_is_complete(url: str, tmp_path: Path) -> None:
     hw = Headway(url)
     seen: list[Any] = []
 
@@ -168,7 +168,7 @@ async def test_an_invalid_file_path_is_refused_and_nothing_is_created(
 
 @pytest.mark.proves("S7")
 @pytest.mark.parametrize("path", ["link/x", "link", "a/link/x", "file/x", "folder"])
-async def test_a_link_is_replaced_and_a_path_through_one_is_refused(
+async def test_a_symbolic_link_is_replaced_and_a_path_through_one_is_refused(
     url: str, tmp_path: Path, path: str
 ) -> None:
     hw, outside = Headway(url), tmp_path / "outside"

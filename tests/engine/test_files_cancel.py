@@ -53,7 +53,7 @@ class Mirror:
 
 
 @pytest.mark.proves("R1.8")
-async def test_keep_removes_only_the_part_and_continue_skips_finished_files(
+async def test_cancel_with_keep_removes_only_unfinished_files_and_continue_skips_finished_ones(
     url: str, tmp_path: Path
 ) -> None:
     hw = Headway(url)

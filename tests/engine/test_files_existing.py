@@ -98,7 +98,7 @@ async def test_archive_packs_the_output_before_the_job_starts(hw: Headway, tmp_p
 
 @pytest.mark.proves("S7")
 @pytest.mark.parametrize("existing", ["archive", "delete"])
-async def test_a_link_in_place_of_output_is_neither_packed_nor_followed(
+async def test_a_symbolic_link_in_the_output_is_neither_archived_nor_followed(
     hw: Headway, tmp_path: Path, existing: str
 ) -> None:
     outside, folder = tmp_path / "outside", tmp_path / "data/keys/ann"

@@ -79,7 +79,7 @@ async def test_a_full_disk_refuses_writes_and_keeps_accepted_runs(
 
 
 @pytest.mark.proves("I20")
-async def test_an_end_that_cannot_be_stored_is_stored_once_there_is_space(
+async def test_a_result_that_a_full_disk_refuses_is_stored_once_there_is_space(
     disk: SmallDisk, caplog: pytest.LogCaptureFixture
 ) -> None:
     hw = Headway(f"sqlite:///{disk.folder}/headway.db")

@@ -166,7 +166,9 @@ def test_every_public_member_is_in_the_table() -> None:
 
 
 @pytest.mark.parametrize("state", STATES)
-async def test_each_member_works_or_names_the_missing_step(url: str, state: str) -> None:
+async def test_each_method_works_or_raises_an_error_that_names_the_missing_step(
+    url: str, state: str
+) -> None:
     is_closed = state in ("not open", "closed")
     async with STATES[state](a_headway(url)) as hw:
         for name, call in CALLS.items():
@@ -182,7 +184,9 @@ def test_every_public_member_of_flows_is_in_the_table() -> None:
 
 
 @pytest.mark.parametrize("state", STATES)
-async def test_each_member_of_flows_works_or_names_the_missing_step(url: str, state: str) -> None:
+async def test_each_method_of_flows_works_or_raises_an_error_that_names_the_missing_step(
+    url: str, state: str
+) -> None:
     is_closed = state in ("not open", "closed")
     async with STATES[state](a_headway(url)) as hw:
         for name, call in FLOW_CALLS.items():
@@ -191,7 +195,7 @@ async def test_each_member_of_flows_works_or_names_the_missing_step(url: str, st
             assert outcome.startswith(expected), name
 
 
-async def test_the_first_job_of_an_engine_finds_headway_open(url: str) -> None:
+async def test_a_job_that_starts_with_the_engine_can_use_headway(url: str) -> None:
     hw = a_headway(url)
 
     @hw.job
@@ -204,7 +208,7 @@ async def test_the_first_job_of_an_engine_finds_headway_open(url: str) -> None:
         assert await hw.run(await hw.run(run_id).result(10)).result(10) == "ann"
 
 
-async def test_a_job_that_ends_with_the_block_finds_headway_open(url: str) -> None:
+async def test_a_job_can_still_use_headway_while_the_block_closes(url: str) -> None:
     hw, has_started, results = Headway(url, stop_wait_s=0.0), asyncio.Event(), list[object]()
 
     @hw.job
@@ -229,7 +233,7 @@ async def test_a_headway_that_is_being_opened_cannot_be_opened_again(url: str) -
     assert "already open" in str(outcomes[1])
 
 
-async def test_nothing_is_active_in_a_process_without_an_engine(url: str) -> None:
+async def test_wait_for_active_returns_at_once_in_a_process_without_an_engine(url: str) -> None:
     hw = a_headway(url)
     async with hw.without_engine():
         await hw.start("echo")

@@ -225,7 +225,7 @@ async def test_a_run_is_registered_in_redis_until_it_has_ended(
 
 
 @pytest.mark.proves("R3.11")
-async def test_a_takeover_replaces_the_lease_and_the_old_end_removes_nothing(
+async def test_a_takeover_replaces_the_lease_and_cleanup_by_the_old_claim_keeps_it(
     url: str, redis_server: RedisServer, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The old process has stopped, but its lease stays in Redis until it expires."""

@@ -57,7 +57,7 @@ async def test_passing_a_default_explicitly_is_another_request(url: str) -> None
 
 
 @pytest.mark.proves("I6")
-async def test_a_reference_to_a_saved_secret_is_the_same_request_for_any_value(
+async def test_a_repeated_request_matches_even_if_the_saved_secret_has_changed(
     url: str,
 ) -> None:
     hw = Headway(url)

@@ -103,7 +103,7 @@ def test_a_lock_that_is_held_is_not_removed(lock: FileLifeLock, tmp_path: Path) 
 
 @pytest.mark.proves("I8")
 @pytest.mark.parametrize("name", ["", "free", "../../etc/passwd", "a:b:c:d", f"{'0' * 36}:1:1:.."])
-def test_an_invalid_lock_name_proves_nothing(lock: FileLifeLock, name: str) -> None:
+def test_an_invalid_lock_name_is_not_reported_as_free(lock: FileLifeLock, name: str) -> None:
     assert not lock.is_free(name)
     lock.remove(name)
 

@@ -132,7 +132,7 @@ async def test_a_running_process_is_not_dead(
 
 @pytest.mark.proves("I8")
 @on_sqlite
-async def test_a_missing_lock_proves_nothing(
+async def test_a_missing_lock_does_not_prove_that_its_process_is_dead(
     store: SqlStore, database_url: str, holder: Holder, tmp_path: Path
 ) -> None:
     (lock,) = locks(tmp_path)
@@ -144,7 +144,7 @@ async def test_a_missing_lock_proves_nothing(
 
 @pytest.mark.proves("I8")
 @on_sqlite
-async def test_a_copy_of_a_lock_proves_nothing(
+async def test_a_copied_lock_file_does_not_prove_that_its_process_is_dead(
     store: SqlStore, database_url: str, holder: Holder, tmp_path: Path
 ) -> None:
     (lock,) = locks(tmp_path)
@@ -156,7 +156,7 @@ async def test_a_copy_of_a_lock_proves_nothing(
 
 @pytest.mark.proves("I8")
 @on_sqlite
-async def test_a_link_to_a_lock_proves_nothing(
+async def test_a_link_to_a_lock_file_does_not_prove_that_its_process_is_dead(
     store: SqlStore, database_url: str, holder: Holder, tmp_path: Path
 ) -> None:
     (lock,) = locks(tmp_path)
@@ -169,7 +169,7 @@ async def test_a_link_to_a_lock_proves_nothing(
 
 @pytest.mark.proves("I8")
 @on_sqlite
-async def test_a_lock_of_another_boot_proves_nothing(
+async def test_a_lock_from_another_boot_does_not_prove_that_its_process_is_dead(
     store: SqlStore, database_url: str, holder: Holder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = await read_run(store)
@@ -180,7 +180,7 @@ async def test_a_lock_of_another_boot_proves_nothing(
 
 @pytest.mark.proves("I17")
 @on_sqlite
-async def test_proven_deaths_are_counted_and_end_in_poison(
+async def test_deaths_proven_by_locks_are_counted_until_the_run_is_poison(
     store: SqlStore, database_url: str, a_holder: Callable[[], Holder], holder: Holder
 ) -> None:
     holder.kill()

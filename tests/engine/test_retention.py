@@ -86,7 +86,7 @@ async def test_the_counts_before_pruning_match_the_pruned_rows(
 
 
 @pytest.mark.proves("I19")
-async def test_runs_that_must_stay_do_not_block_younger_ones(
+async def test_runs_that_cannot_be_pruned_do_not_block_younger_runs(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each round examines two runs, and the first three are never pruned."""

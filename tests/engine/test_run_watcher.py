@@ -150,7 +150,7 @@ async def test_a_change_during_a_read_is_not_missed(
 
 
 @pytest.mark.proves("I8")
-async def test_only_its_end_wakes_a_caller_that_waits_for_the_end_of_a_run(
+async def test_wait_for_the_end_of_a_run_is_woken_only_by_its_end(
     here: SqlStore, there: SqlStore, reads: Reads
 ) -> None:
     run_id = await submit_run(there)
@@ -218,7 +218,7 @@ async def test_there_are_no_polls_without_waiters(
 
 
 @pytest.mark.proves("I20")
-async def test_each_waiter_reads_for_itself_while_the_poll_fails(
+async def test_each_waiter_reads_its_own_run_while_the_shared_poll_fails(
     here: SqlStore, there: SqlStore, reads: Reads
 ) -> None:
     run_id = await submit_run(there)

@@ -185,7 +185,7 @@ def headway_with_schedule(url: str, **options: Any) -> tuple[Headway, asyncio.Qu
 
 
 @pytest.mark.proves("I18")
-async def test_times_missed_while_no_process_ran_fire_once(url: str) -> None:
+async def test_fire_times_missed_while_no_process_ran_fire_once(url: str) -> None:
     """The stored rows are those of a process that ran an hour ago."""
     hw, executed_keys = headway_with_schedule(url, name="pages", params={"page": 3}, missed="once")
     clock = FakeClock()

@@ -48,7 +48,7 @@ async def test_a_run_cancelled_while_it_waits_does_not_continue_without_a_slot(
 
 
 @pytest.mark.proves("I5")
-async def test_a_poll_from_before_the_wait_grants_no_slot(
+async def test_a_poll_that_began_before_the_wait_does_not_grant_a_slot(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(run_context, "SHORT_WAIT_S", 0.0)

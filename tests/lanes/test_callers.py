@@ -49,7 +49,7 @@ async def test_cancelling_one_queued_entry_keeps_the_order_of_the_others(
 
 
 @pytest.mark.proves("R3.12")
-async def test_entry_cancelled_at_the_moment_of_its_turn_passes_the_turn_on(
+async def test_slot_of_an_entry_cancelled_as_it_starts_goes_to_the_next_entry(
     lanes: Lanes, stage: WorkStage
 ) -> None:
     for cancel_first in (True, False):

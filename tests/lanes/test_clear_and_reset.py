@@ -71,7 +71,7 @@ async def test_reset_starts_entries_that_wait_behind_one_that_never_ends(
 
 
 @pytest.mark.proves("R3.8")
-async def test_late_end_of_the_old_generation_starts_no_entry(
+async def test_work_from_before_a_reset_starts_no_entry_when_it_ends(
     lanes: Lanes, stage: WorkStage
 ) -> None:
     old = await stage.call(lanes.run("cron", stage.work("old")))
@@ -95,7 +95,7 @@ async def test_stale_result_still_reaches_its_own_caller(lanes: Lanes, stage: Wo
 
 
 @pytest.mark.proves("R3.8")
-async def test_late_end_does_not_affect_a_session_lane_that_was_created_again(
+async def test_work_from_before_a_reset_does_not_affect_a_recreated_session_lane(
     lanes: Lanes, stage: WorkStage
 ) -> None:
     await stage.call(lanes.run("session:ann", stage.work("old")))

@@ -63,7 +63,9 @@ async def test_every_waiter_of_a_drain_is_notified(lanes: Lanes, stage: WorkStag
 
 
 @pytest.mark.proves("R3.9")
-async def test_work_dropped_by_a_reset_is_not_waited_for(lanes: Lanes, stage: WorkStage) -> None:
+async def test_drain_does_not_wait_for_work_from_before_a_reset(
+    lanes: Lanes, stage: WorkStage
+) -> None:
     await stage.call(lanes.run("cron", stage.work("a")))
     drained = asyncio.create_task(lanes.wait_for_active(timeout_s=5))
     await settle()
@@ -106,7 +108,9 @@ async def test_new_work_is_refused_while_draining_for_shutdown(
 
 
 @pytest.mark.proves("R3.12")
-async def test_work_within_accepted_work_is_not_new(lanes: Lanes, stage: WorkStage) -> None:
+async def test_nested_work_of_accepted_work_is_accepted_while_new_work_is_refused(
+    lanes: Lanes, stage: WorkStage
+) -> None:
     lanes.set_limit("main", 1)
     await stage.call(lanes.run("main", stage.work("first")))
     gate = asyncio.Event()
@@ -128,7 +132,7 @@ async def test_work_within_accepted_work_is_not_new(lanes: Lanes, stage: WorkSta
 
 
 @pytest.mark.proves("R3.12")
-async def test_work_that_outlives_its_accepted_work_is_new_again(
+async def test_call_from_a_task_whose_accepted_work_has_ended_counts_as_new_work(
     lanes: Lanes, stage: WorkStage
 ) -> None:
     gate = asyncio.Event()

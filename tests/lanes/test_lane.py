@@ -86,7 +86,7 @@ def test_end_of_a_task_of_an_old_generation_frees_no_slot() -> None:
 
 
 @pytest.mark.proves("R3.12")
-def test_withdrawn_entry_keeps_the_order_of_the_others() -> None:
+def test_withdrawing_an_entry_keeps_the_order_of_the_others() -> None:
     lane, entries = a_lane(), [an_entry(number) for number in range(5)]
     for entry in entries:
         lane.enqueue(entry, 0.0)
@@ -108,5 +108,5 @@ def test_wait_reports_its_duration_the_entries_ahead_and_the_active_ones() -> No
 
 @pytest.mark.proves("R3.10")
 @pytest.mark.parametrize("limit", [0, 1, 1_000_000])
-def test_limits_are_whole_numbers_from_zero(limit: int) -> None:
+def test_limits_may_be_zero_or_positive_integers(limit: int) -> None:
     assert validate_limits({" a ": limit}) == {"a": limit}

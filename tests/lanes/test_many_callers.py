@@ -47,7 +47,7 @@ class CallerCrowd:
 
 @pytest.mark.proves("R3.12")
 @pytest.mark.parametrize("seed", range(3))
-async def test_crowd_keeps_order_and_limits_and_leaves_nothing_behind(seed: int) -> None:
+async def test_many_callers_run_in_order_within_the_limits(seed: int) -> None:
     crowd = CallerCrowd(seed)
     calls = [asyncio.create_task(crowd.call(number)) for number in range(CALL_COUNT)]
     for call in crowd.random.sample(calls, CALL_COUNT // 5):

@@ -33,7 +33,9 @@ def test_session_lane_is_named_after_the_key_or_else_the_id(
 @pytest.mark.parametrize(
     ("name", "expected"), [("cron", "cron"), (" cron\n", "cron"), ("", "main"), (None, "main")]
 )
-def test_global_lane_is_trimmed_and_main_if_blank(name: str | None, expected: str) -> None:
+def test_name_of_the_global_lane_is_trimmed_and_defaults_to_main(
+    name: str | None, expected: str
+) -> None:
     assert global_lane(name) == expected
 
 

@@ -116,7 +116,7 @@ async def test_cancel_of_an_active_call_starts_the_next(lanes: Lanes, stage: Wor
 
 @pytest.mark.proves("R3.6")
 @pytest.mark.parametrize("lane", ["auth-probe:mail", "session:probe-1"])
-async def test_failure_of_a_probe_is_not_logged(
+async def test_failure_in_a_probe_lane_is_not_logged(
     lanes: Lanes, caplog: pytest.LogCaptureFixture, lane: str
 ) -> None:
     with pytest.raises(ValueError, match="as it must"):
@@ -125,7 +125,7 @@ async def test_failure_of_a_probe_is_not_logged(
 
 
 @pytest.mark.proves("R3.6")
-async def test_failure_of_a_probe_is_not_logged_by_the_global_lane(
+async def test_failure_in_a_probe_session_is_not_logged_by_the_global_lane(
     lanes: Lanes, caplog: pytest.LogCaptureFixture
 ) -> None:
     with pytest.raises(ValueError, match="as it must"):
@@ -134,7 +134,7 @@ async def test_failure_of_a_probe_is_not_logged_by_the_global_lane(
 
 
 @pytest.mark.proves("R3.6")
-async def test_other_failures_are_logged_once_across_layers(
+async def test_failure_in_a_session_is_logged_once_for_both_lanes(
     lanes: Lanes, caplog: pytest.LogCaptureFixture
 ) -> None:
     with pytest.raises(ValueError, match="as it must"):
@@ -145,7 +145,7 @@ async def test_other_failures_are_logged_once_across_layers(
 
 
 @pytest.mark.proves("R3.6")
-async def test_neither_a_cancel_nor_a_clear_is_a_failure(
+async def test_cancelled_and_cleared_entries_are_not_logged_as_failures(
     lanes: Lanes, stage: WorkStage, caplog: pytest.LogCaptureFixture
 ) -> None:
     lanes.set_limit("main", 0)

@@ -37,7 +37,9 @@ def test_urgent_entries_go_first_and_equals_in_the_order_of_arrival() -> None:
 @pytest.mark.parametrize(
     ("priority", "passes"), [(NORMAL, PASSES_PER_LEVEL), (BACKGROUND, 2 * PASSES_PER_LEVEL)]
 )
-def test_no_entry_is_overtaken_permanently(priority: Priority, passes: int) -> None:
+def test_entry_of_lower_priority_is_started_after_a_limited_number_of_others(
+    priority: Priority, passes: int
+) -> None:
     queue, started = a_queue(priority), []
     for number in range(1, 40):
         queue.add(an_entry(number, priority=FOREGROUND))
@@ -46,7 +48,7 @@ def test_no_entry_is_overtaken_permanently(priority: Priority, passes: int) -> N
 
 
 @pytest.mark.proves("R3.12")
-def test_aged_entry_goes_before_equals_with_a_higher_number_only() -> None:
+def test_aged_entry_goes_before_later_entries_but_not_before_earlier_ones() -> None:
     urgent = [FOREGROUND] * (PASSES_PER_LEVEL + 2)
     queue = a_queue(*urgent, NORMAL, FOREGROUND)
     # The aged entry has number 10: earlier ones stay before it, whatever the clock shows.
@@ -64,7 +66,7 @@ def test_only_the_head_ages_so_a_backlog_does_not_block_urgent_entries() -> None
 
 
 @pytest.mark.proves("R3.12")
-def test_entry_of_an_empty_priority_does_not_inherit_its_age() -> None:
+def test_new_entry_does_not_inherit_the_age_of_a_discarded_entry() -> None:
     queue, aged = a_queue(*[FOREGROUND] * PASSES_PER_LEVEL), an_entry(10, priority=NORMAL)
     queue.add(aged)
     for _ in range(PASSES_PER_LEVEL - 1):
@@ -76,7 +78,7 @@ def test_entry_of_an_empty_priority_does_not_inherit_its_age() -> None:
 
 
 @pytest.mark.proves("R3.12")
-def test_ahead_count_includes_urgent_entries_only() -> None:
+def test_entries_ahead_are_the_more_urgent_ones_and_earlier_ones_of_equal_priority() -> None:
     queue = PriorityQueue()
     entries = [
         an_entry(number, priority=priority)
@@ -89,7 +91,7 @@ def test_ahead_count_includes_urgent_entries_only() -> None:
 
 @pytest.mark.proves("R3.12")
 @given(st.lists(st.one_of(st.just("add"), st.just("pop"), st.integers(0, 300)), max_size=60))
-def test_queue_behaves_like_a_list(moves: list[str | int]) -> None:
+def test_queue_gives_the_same_entries_as_a_list(moves: list[str | int]) -> None:
     fifo, model, numbers = Fifo(), list[Entry](), count()
     for move in moves:
         if move == "add":

@@ -36,7 +36,7 @@ def runs() -> ActiveRunRegistry:
 
 
 @pytest.mark.proves("R3.11")
-def test_registering_logs_started_or_replaced(
+def test_registering_a_run_logs_that_it_started_or_replaced_another(
     runs: ActiveRunRegistry, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO")
@@ -120,7 +120,7 @@ def test_run_that_refuses_or_raises_does_not_raise_at_the_sender(
 
 
 @pytest.mark.proves("R3.11")
-def test_run_can_be_aborted_and_is_active_until_it_is_cleared(
+def test_aborted_run_is_active_until_it_is_cleared(
     runs: ActiveRunRegistry,
 ) -> None:
     run = FakeRun()
@@ -156,7 +156,7 @@ async def test_wait_without_an_active_run_returns_at_once(runs: ActiveRunRegistr
 
 
 @pytest.mark.proves("R3.11")
-async def test_wait_that_times_out_is_false_and_lasts_100_ms_at_least(
+async def test_wait_that_times_out_returns_false_after_at_least_100_ms(
     runs: ActiveRunRegistry,
 ) -> None:
     runs.register("s", FakeRun())

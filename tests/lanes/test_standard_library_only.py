@@ -41,7 +41,7 @@ def test_lanes_import_only_the_standard_library() -> None:
     assert set(ran.stdout.split()) <= {"headway", "__main__", "sitecustomize"}
 
 
-def test_every_error_of_the_lanes_is_covered() -> None:
+def test_every_lane_error_class_has_a_test_case() -> None:
     assert set(LaneError.__subclasses__()) == {type(error) for error in ERRORS}
 
 

@@ -26,7 +26,7 @@ ADAPTERS: Final = (
             ),
         ),
         test_file="tests/contract/test_guards.py",
-        test="test_changed_row_is_not_written",
+        test="test_row_changed_since_it_was_read_is_not_overwritten",
     ),
     Mutant(
         name="SQLite takes the write lock at the first write, not at the begin",

@@ -145,7 +145,7 @@ CORE: Final = (
             ),
         ),
         test_file="tests/contract/test_idempotency.py",
-        test="test_repeat_gives_the_same_run_long_after_its_end",
+        test="test_repeated_request_returns_the_same_run_long_after_it_has_ended",
     ),
     Mutant(
         name="a schedule fires twice for the same time",

@@ -27,7 +27,7 @@ SETTINGS: Final = settings(
 @pytest.mark.proves("I24")
 @pytest.mark.timeout(0 if EXAMPLE_COUNT else 240)
 @pytest.mark.parametrize("machine", STEP_COUNTS)
-def test_store_does_what_the_oracle_requires(
+def test_store_behaves_as_the_reference_model(
     machine: type[StoreMachine], opened_store: SyncStore
 ) -> None:
     chosen = settings(SETTINGS, stateful_step_count=STEP_COUNTS[machine])

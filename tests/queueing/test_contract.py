@@ -32,7 +32,7 @@ async def test_two_sessions_run_at_once_and_neither_blocks_the_other(queue: Queu
 
 
 @pytest.mark.proves("R3.3")
-async def test_sessions_pass_the_global_lane_in_order(queue: Queue) -> None:
+async def test_global_lane_starts_sessions_in_the_order_of_arrival(queue: Queue) -> None:
     await queue.set_limit(1)
     answers = [await queue.send(name, name) for name in ("ann", "bob", "cid")]
     await queue.stage.wait_until_begun("ann")

@@ -35,7 +35,9 @@ def _owner(cluster: RedisCluster, run_id: RunId) -> RedisServer:
 
 
 @pytest.mark.proves("R4.12")
-async def test_watcher_follows_a_slot_that_moves(redis_cluster: RedisCluster) -> None:
+async def test_watcher_follows_a_hash_slot_that_moves_to_another_node(
+    redis_cluster: RedisCluster,
+) -> None:
     run_id = a_claim().run_id
     slot = str(key_slot(channel_name(run_id)))
     hints: list[Hint] = []

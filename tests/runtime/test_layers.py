@@ -34,7 +34,7 @@ def imports_of(file: Path) -> set[str]:
 @pytest.mark.parametrize(
     ("importers", "imported"), [(DATA, RUNTIME), (RUNTIME, DATA)], ids=["data", "runtime"]
 )
-def test_neither_side_imports_the_other(
+def test_runtime_store_and_database_layers_do_not_import_each_other(
     importers: tuple[str, ...], imported: tuple[str, ...]
 ) -> None:
     files = files_of(importers)
@@ -44,7 +44,7 @@ def test_neither_side_imports_the_other(
 
 
 @pytest.mark.proves("R4.16")
-def test_service_uses_both_sides() -> None:
+def test_composing_service_imports_both_layers() -> None:
     imports = imports_of(SOURCE / COMPOSER)
     assert {"headway.ports.store", "headway.ports.run_reader"} <= imports
     assert "headway.ports.hint_bus" in imports

@@ -247,7 +247,7 @@ def test_invalid_limits_are_refused(invalid: dict[str, float], sentence: str) ->
 
 
 @pytest.mark.proves("R4.14")
-def test_default_limits() -> None:
+def test_default_runtime_limits_are_90_300_and_1800_seconds() -> None:
     limits = RuntimeLimits()
     assert (limits.lease_ttl_s, limits.permission_timeout_s, limits.execution_timeout_s) == (
         90,

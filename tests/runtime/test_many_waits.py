@@ -14,7 +14,9 @@ COUNT = 2_000
 
 
 @pytest.mark.proves("R4.9")
-async def test_every_one_of_two_thousand_waits_wakes(runtime: Runtime, another: Runtime) -> None:
+async def test_all_of_two_thousand_waits_receive_their_answer(
+    runtime: Runtime, another: Runtime
+) -> None:
     run_ids = [a_claim().run_id for _ in range(COUNT)]
     async with asyncio.TaskGroup() as group:
         waits = [

@@ -64,7 +64,9 @@ async def test_no_message_is_drained_twice_and_none_is_lost(
 
 
 @pytest.mark.proves("R4.11")
-async def test_only_the_interactive_claim_drains(runtime: Runtime, another: Runtime) -> None:
+async def test_only_the_interactive_claim_can_drain_messages(
+    runtime: Runtime, another: Runtime
+) -> None:
     key, claim = a_key(), a_claim()
     await runtime.acquire_lease(key, claim)
     await runtime.mark_interactive(key, claim)

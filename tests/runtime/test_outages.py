@@ -313,7 +313,7 @@ async def _resolves(store: Runtime, run_id: RunId) -> bool:
 
 
 @pytest.mark.proves("I20")
-async def test_lost_connection_queues_no_subscriptions(
+async def test_subscriptions_are_not_queued_while_the_connection_is_lost(
     server: RedisServer, store: RedisRuntimeStore
 ) -> None:
     stop = await store.watch(a_claim().run_id, lambda _: None)

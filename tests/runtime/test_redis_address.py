@@ -36,7 +36,7 @@ SECRET = "s3cr3t"
         ("rediss+cluster://a/0", [("a", 6379)], True, True, {}),
     ],
 )
-def test_url_is_parsed(
+def test_redis_url_is_parsed(
     url: str,
     nodes: list[tuple[str, int]],
     is_cluster: bool,

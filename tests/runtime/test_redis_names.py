@@ -15,7 +15,7 @@ LIMITS = RuntimeLimits(lease_ttl_s=50, permission_timeout_s=100, execution_timeo
 
 
 @pytest.mark.proves("R4.12")
-def test_key_names() -> None:
+def test_redis_key_names_have_the_documented_format() -> None:
     key, run_id = Key("ann"), RunId("0197")
     assert keys.lease_name(key) == b"{hw:ann}:lease"
     assert keys.interactive_name(key) == b"{hw:ann}:interactive"
@@ -27,7 +27,7 @@ def test_key_names() -> None:
 
 @pytest.mark.proves("R4.12")
 @pytest.mark.parametrize("name", ["a", "}", "{", "{}", "}{", "a}b", "%", "%7D", "ж{🚂}", ""])
-def test_hash_tag_is_the_whole_entity(name: str) -> None:
+def test_hash_tag_of_a_redis_key_contains_the_whole_name(name: str) -> None:
     key, run_id = Key(name), RunId(name)
     names = [
         keys.lease_name(key),
@@ -43,13 +43,13 @@ def test_hash_tag_is_the_whole_entity(name: str) -> None:
 
 
 @pytest.mark.proves("R4.12")
-def test_two_entities_never_share_a_name() -> None:
+def test_different_keys_never_share_a_redis_name() -> None:
     odd = ["}", "{", "{}", "%7D", "%257D", "%", "%25", "a}:lease", "a", "}:lease", "a}:lease}"]
     assert len({keys.lease_name(Key(name)) for name in odd}) == len(odd)
 
 
 @pytest.mark.proves("R4.12")
-async def test_every_key_has_its_expiry(redis_server: RedisServer) -> None:
+async def test_every_redis_key_has_an_expiry(redis_server: RedisServer) -> None:
     key, claim = a_key(), a_claim()
     run_id = claim.run_id
     async with open_runtime(redis_server.url, LIMITS) as store:

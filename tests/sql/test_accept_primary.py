@@ -86,14 +86,16 @@ async def test_accepted_backup_is_used_by_running_processes(a_node: MakeNode) ->
     assert await read_database_name(connector) == node.database
 
 
-async def test_each_acceptance_is_higher_than_the_one_before(a_node: MakeNode) -> None:
+async def test_each_accepted_primary_gets_a_higher_epoch(a_node: MakeNode) -> None:
     node = a_node()
     make_stream(node, seq=50)
     epochs = [(await accept_primary([node.url])).epoch for _ in range(3)]
     assert epochs == sorted(set(epochs))
 
 
-async def test_nothing_is_accepted_while_several_nodes_take_writes(a_node: MakeNode) -> None:
+async def test_accept_primary_is_refused_while_several_nodes_accept_writes(
+    a_node: MakeNode,
+) -> None:
     first, second = a_node(), a_node()
     make_stream(first)
     make_stream(second)
@@ -107,7 +109,7 @@ async def test_database_without_the_schema_is_not_accepted(a_node: MakeNode) -> 
         await accept_primary([a_node().url])
 
 
-async def test_sqlite_has_nothing_to_accept(tmp_path: Path) -> None:
+async def test_accept_primary_is_refused_for_sqlite(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="no failover"):
         await accept_primary([f"sqlite:///{tmp_path}/headway.db"])
 

@@ -109,9 +109,7 @@ async def test_pool_waits_thirty_seconds_and_renews_after_five_minutes(
 
 @pytest.mark.proves("R4.3")
 @pytest.mark.parametrize("backend", SERVERS)
-async def test_connection_that_broke_in_the_pool_is_not_lent(
-    database: Database, backend: str
-) -> None:
+async def test_broken_pooled_connection_is_not_used(database: Database, backend: str) -> None:
     async with database.open_session() as connection:
         query = {"postgres": "SELECT pg_backend_pid()", "mariadb": "SELECT connection_id()"}
         session_id = (await connection.execute(text(query[backend]))).scalar_one()
@@ -128,7 +126,7 @@ async def test_connection_that_broke_in_the_pool_is_not_lent(
 
 @pytest.mark.proves("R4.4")
 @pytest.mark.parametrize("backend", SERVERS)
-async def test_pool_connects_as_the_connector_does(database: Database, backend: str) -> None:
+async def test_pooled_connections_use_utc(database: Database, backend: str) -> None:
     zone = {"postgres": "SHOW timezone", "mariadb": "SELECT @@time_zone"}[backend]
     async with database.open_session() as connection:
         assert (await connection.execute(text(zone))).scalar_one() in {"UTC", "+00:00"}

@@ -158,12 +158,12 @@ async def test_termination_message_read_before_the_end_of_stream_is_a_lost_conne
         DBAPIError("SELECT 1", None, Exception("odd"), connection_invalidated=True),
     ],
 )
-def test_broken_network_is_a_lost_connection(error: Exception) -> None:
+def test_network_error_is_classified_as_a_lost_connection(error: Exception) -> None:
     assert list_meanings(error) == ["is_disconnect"]
 
 
 @pytest.mark.proves("R4.6")
-def test_expired_limit_is_not_a_lost_connection() -> None:
+def test_timeout_error_is_not_classified_as_a_lost_connection() -> None:
     assert list_meanings(TimeoutError()) == []
 
 

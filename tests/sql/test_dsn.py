@@ -60,7 +60,7 @@ def test_sqlite_is_a_file_or_memory(url: str, database: str) -> None:
 
 
 @pytest.mark.proves("R4.2")
-def test_two_slashes_are_not_taken_for_a_file() -> None:
+def test_sqlite_url_with_two_slashes_and_a_file_name_is_refused() -> None:
     assert "sqlite:///headway.db" in read_problem("sqlite://headway.db")
 
 
@@ -202,7 +202,7 @@ def test_autocommit_accepts_several_spellings_of_false(spelling: str) -> None:
 
 
 @pytest.mark.proves("R4.5")
-def test_autocommit_accepts_nothing_else() -> None:
+def test_autocommit_refuses_other_values() -> None:
     assert "'autocommit'" in read_problem(f"{MYSQL}?autocommit=maybe")
 
 
@@ -228,7 +228,7 @@ def test_parts_of_the_url_reach_the_driver() -> None:
 
 @pytest.mark.proves("R4.5")
 @pytest.mark.parametrize("url", [POSTGRES, MYSQL])
-def test_url_has_the_same_meaning_alone_and_among_others(url: str) -> None:
+def test_url_is_parsed_the_same_alone_and_in_a_list(url: str) -> None:
     other = url.replace("db.example", "other.example")
     first, _ = parse_addresses([url, other])
     assert first == parse(url)
@@ -258,7 +258,7 @@ def test_repeated_address_is_refused() -> None:
 
 @pytest.mark.proves("R4.4")
 @pytest.mark.parametrize("hosts", ["a.example,b.example", "a.example:1,b.example:2"])
-def test_several_hosts_are_several_urls(hosts: str) -> None:
+def test_url_with_several_hosts_is_refused(hosts: str) -> None:
     read_problem(f"postgresql://{hosts}/headway")
 
 

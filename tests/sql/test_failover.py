@@ -80,7 +80,7 @@ def mariadb_nodes(mariadb_pair: MariaDBPair) -> Iterator[list[MariaDBNode]]:
 
 @pytest.mark.proves("R4.4")
 @pytest.mark.backend("postgres")
-async def test_standby_is_skipped_at_any_position(
+async def test_standby_is_skipped_even_if_its_address_comes_first(
     postgres_nodes: list[PostgresNode],
 ) -> None:
     primary, standby = postgres_nodes
@@ -92,7 +92,7 @@ async def test_standby_is_skipped_at_any_position(
 
 @pytest.mark.proves("R4.4")
 @pytest.mark.backend("mariadb")
-async def test_read_only_node_is_skipped_at_any_position(
+async def test_read_only_node_is_skipped_even_if_its_address_comes_first(
     mariadb_nodes: list[MariaDBNode],
 ) -> None:
     primary, standby = mariadb_nodes
@@ -104,7 +104,7 @@ async def test_read_only_node_is_skipped_at_any_position(
 
 @pytest.mark.proves("I21")
 @pytest.mark.backend("postgres")
-async def test_pair_fails_over_and_its_old_primary_is_refused(
+async def test_old_primary_is_refused_after_a_failover(
     postgres_pair: PostgresPair, postgres_nodes: list[PostgresNode]
 ) -> None:
     first, second = postgres_nodes
@@ -185,7 +185,7 @@ async def test_connection_that_broke_in_the_pool_makes_the_next_check_all_nodes(
 
 @pytest.mark.proves("I21")
 @pytest.mark.backend("mariadb")
-async def test_primary_that_was_left_is_refused_although_it_is_writable_again(
+async def test_old_primary_is_refused_although_it_is_writable_again(
     mariadb_pair: MariaDBPair, mariadb_nodes: list[MariaDBNode]
 ) -> None:
     first, second = mariadb_nodes

@@ -61,7 +61,7 @@ async def test_emptied_database_is_refused(a_node: MakeNode) -> None:
 
 
 @pytest.mark.proves("I21")
-async def test_new_process_does_not_guess_between_two_clusters(a_node: MakeNode) -> None:
+async def test_new_process_refuses_nodes_of_two_different_clusters(a_node: MakeNode) -> None:
     first, second = a_node(), a_node()
     make_stream(first)
     make_stream(second, cluster_id="theirs")
@@ -149,7 +149,7 @@ async def test_expected_primary_ends_the_search(a_node: MakeNode) -> None:
 
 
 @pytest.mark.proves("I21")
-async def test_failover_marked_by_others_is_followed_after_a_loss(
+async def test_failover_recorded_by_another_process_is_followed_after_a_disconnect(
     a_node: MakeNode,
 ) -> None:
     home, other = a_node(), a_node()
@@ -178,7 +178,7 @@ async def test_old_primary_is_not_trusted_again_after_an_absence(a_node: MakeNod
 
 
 @pytest.mark.proves("I21")
-async def test_silent_address_is_checked_again_from_time_to_time(
+async def test_unreachable_address_is_checked_again_at_intervals(
     a_node: MakeNode,
 ) -> None:
     now_s = 0.0
@@ -275,7 +275,7 @@ async def test_connector_serves_a_writer_in_a_loop_of_its_own(a_node: MakeNode) 
 
 
 @pytest.mark.proves("I21")
-async def test_loss_during_a_check_is_not_forgotten(
+async def test_connection_lost_during_a_check_causes_another_check(
     a_node: MakeNode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     home, other = a_node(), a_node()

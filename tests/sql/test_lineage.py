@@ -22,7 +22,7 @@ AT_A = NewestState(ours(epoch=1, seq=50), "a")
 
 
 @pytest.mark.proves("I21")
-def test_new_process_refuses_nothing() -> None:
+def test_process_without_an_observed_state_refuses_no_node() -> None:
     assert refusal_reason(THEIRS, address="a", newest=None) is None
     assert refusal_reason(None, address="a", newest=None) is None
 
@@ -38,26 +38,26 @@ def test_empty_database_in_place_of_ours_is_refused() -> None:
 
 
 @pytest.mark.proves("I21")
-def test_old_primary_is_refused_at_any_address_and_seq() -> None:
+def test_old_primary_is_refused_at_any_address() -> None:
     for address in ("a", "b"):
         problem = refusal_reason(ours(epoch=0, seq=99), address=address, newest=AT_A)
         assert problem == OLD_PRIMARY
 
 
 @pytest.mark.proves("I21")
-def test_state_of_the_primary_may_not_go_back() -> None:
+def test_primary_with_an_older_state_than_observed_is_refused() -> None:
     assert "is behind" in (refusal_reason(ours(epoch=1, seq=49), address="a", newest=AT_A) or "")
     assert refusal_reason(ours(epoch=1, seq=50), address="a", newest=AT_A) is None
 
 
 @pytest.mark.proves("I21")
-def test_promoted_replica_may_lack_the_last_commits() -> None:
+def test_promoted_replica_without_the_last_commits_is_accepted() -> None:
     assert refusal_reason(ours(epoch=1, seq=49), address="b", newest=AT_A) is None
     assert refusal_reason(ours(epoch=2, seq=49), address="a", newest=AT_A) is None
 
 
 @pytest.mark.proves("R4.4")
-def test_first_address_is_chosen_without_tables() -> None:
+def test_first_address_is_chosen_if_no_node_has_tables() -> None:
     assert choose_node({"a": None, "b": None}, None) == NodeChoice("a", raises_epoch=False)
 
 
@@ -80,41 +80,41 @@ def test_new_process_uses_the_newest_of_equal_epochs_and_raises_the_epoch() -> N
 
 
 @pytest.mark.proves("R4.4")
-def test_new_process_uses_the_first_of_full_equals_and_raises_the_epoch() -> None:
+def test_new_process_uses_the_first_of_identical_nodes_and_raises_the_epoch() -> None:
     nodes = {"b": ours(epoch=1, seq=50), "a": ours(epoch=1, seq=50)}
     assert choose_node(nodes, None) == NodeChoice("b", raises_epoch=True)
 
 
 @pytest.mark.proves("I21")
-def test_new_process_does_not_guess_between_clusters() -> None:
+def test_new_process_chooses_no_node_if_nodes_belong_to_different_clusters() -> None:
     assert choose_node({"a": ours(epoch=0), "b": THEIRS}, None) is None
 
 
 @pytest.mark.proves("I21")
-def test_primary_alone_stays_the_primary() -> None:
+def test_only_reachable_node_stays_the_primary() -> None:
     assert choose_node({"a": AT_A.stream}, AT_A) == NodeChoice("a", raises_epoch=False)
 
 
 @pytest.mark.proves("I21")
-def test_replica_of_the_same_epoch_is_a_failover_and_gets_a_new_one() -> None:
+def test_choosing_a_replica_of_the_same_epoch_raises_the_epoch() -> None:
     assert choose_node({"b": ours(epoch=1, seq=49)}, AT_A) == NodeChoice("b", raises_epoch=True)
 
 
 @pytest.mark.proves("I21")
-def test_failover_marked_by_others_is_followed() -> None:
+def test_failover_recorded_by_another_process_is_followed() -> None:
     nodes = {"a": AT_A.stream, "b": ours(epoch=2, seq=10)}
     assert choose_node(nodes, AT_A) == NodeChoice("b", raises_epoch=False)
 
 
 @pytest.mark.proves("I21")
-def test_primary_that_answers_stays_the_primary_beside_a_stray() -> None:
+def test_reachable_primary_is_preferred_to_another_writable_node() -> None:
     at_b = NewestState(ours(epoch=1, seq=50), "b")
     nodes = {"a": ours(epoch=1, seq=70), "b": ours(epoch=1, seq=50)}
     assert choose_node(nodes, at_b) == NodeChoice("b", raises_epoch=True)
 
 
 @pytest.mark.proves("I21")
-def test_observed_state_rises_and_never_falls() -> None:
+def test_observed_state_is_never_replaced_by_an_older_one() -> None:
     tracker = StateTracker()
     assert tracker.adopt(ours(epoch=1, seq=50), primary="a", expected=None)
     tracker.note_commit(52, epoch=1, address="a")
@@ -133,7 +133,7 @@ def test_epoch_raised_by_another_process_is_learned_from_a_commit() -> None:
 
 
 @pytest.mark.proves("I21")
-def test_late_report_of_the_old_primary_does_not_count() -> None:
+def test_late_commit_report_of_the_old_primary_is_ignored() -> None:
     tracker = StateTracker()
     assert tracker.adopt(ours(epoch=2, seq=40), primary="b", expected=None)
     tracker.note_commit(99, epoch=1, address="a")
@@ -151,7 +151,7 @@ def test_decision_based_on_an_outdated_state_is_not_adopted() -> None:
 
 
 @pytest.mark.proves("I21")
-def test_two_decisions_with_the_same_result_agree() -> None:
+def test_concurrent_decisions_for_the_same_primary_are_both_adopted() -> None:
     tracker = StateTracker()
     assert tracker.adopt(ours(epoch=1), primary="a", expected=None)
     judged_by = tracker.newest

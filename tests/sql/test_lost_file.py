@@ -85,7 +85,7 @@ async def test_no_submission_is_accepted_once_the_file_is_gone(
 
 
 @pytest.mark.proves("I3", "I20")
-async def test_nothing_is_read_from_a_file_that_is_gone(url: str, path: Path) -> None:
+async def test_read_from_a_deleted_database_file_fails(url: str, path: Path) -> None:
     store = await open_store([url])
     try:
         run_id = (command := a_submit()).run_id
@@ -160,7 +160,7 @@ async def read_stored_ids(url: str) -> set[str]:
 
 
 @pytest.mark.proves("I3")
-async def test_closing_leaves_the_log_of_the_next_file_alone(
+async def test_closing_does_not_delete_the_log_of_a_newer_database_file(
     url: str, path: Path, tmp_path: Path
 ) -> None:
     """Otherwise the end of the first process would delete commits of the second."""
@@ -182,7 +182,7 @@ async def test_closing_leaves_the_log_of_the_next_file_alone(
 
 @pytest.mark.proves("I3")
 @pytest.mark.parametrize("is_empty", [False, True])
-async def test_new_file_is_not_made_beside_the_log_of_a_missing_one(
+async def test_new_database_file_is_not_created_beside_the_log_of_a_missing_one(
     url: str, path: Path, is_empty: bool
 ) -> None:
     """SQLite would delete the log, and with it commits that were answered."""
@@ -199,7 +199,7 @@ async def test_new_file_is_not_made_beside_the_log_of_a_missing_one(
 
 
 @pytest.mark.proves("I20")
-async def test_loss_is_logged_once_with_the_remedy(
+async def test_lost_database_file_is_logged_once_with_the_remedy(
     url: str, path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     store = await open_store([url])

@@ -92,7 +92,7 @@ async def check_outcome(beside: SqlStore, outcome: Outcome) -> None:
 
 @pytest.mark.proves("I3", "I6", "I20", "I24")
 @pytest.mark.parametrize("direction", list(Direction), ids=lambda direction: direction.name.lower())
-async def test_cut_at_any_packet_loses_nothing_repeats_nothing_and_reports_correctly(
+async def test_connection_cut_at_any_packet_neither_loses_nor_repeats_a_change(
     node: Node, direction: Direction
 ) -> None:
     async with open_stores(node) as (proxy, store, beside):

@@ -137,7 +137,7 @@ async def test_hints_arrive_behind_a_pooler_in_session_mode(
         await listener.close()
 
 
-async def test_plain_server_is_not_taken_for_a_pooler(
+async def test_server_without_a_pooler_is_accepted(
     postgres_server: PostgresServer, database: str
 ) -> None:
     store = await open_store([postgres_server.url(database)])

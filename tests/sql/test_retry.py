@@ -82,7 +82,7 @@ async def test_address_that_does_not_answer_is_tried_four_times(silent_url: str)
 
 @pytest.mark.proves("R4.6")
 @pytest.mark.parametrize("backend", ["postgres"])
-async def test_server_that_exits_under_a_session_is_survived(
+async def test_read_is_retried_after_the_server_was_killed_during_a_session(
     database: Database, postgres_server: PostgresServer
 ) -> None:
     waits = SleepRecorder(then=postgres_server.restart)
@@ -122,7 +122,7 @@ async def test_permanent_error_is_not_retried(database: Database) -> None:
 
 
 @pytest.mark.proves("R4.6")
-async def test_error_of_the_work_is_not_taken_for_one_of_the_database(
+async def test_connection_error_raised_by_the_caller_is_not_retried(
     database: Database,
 ) -> None:
     waits = SleepRecorder()
@@ -235,7 +235,7 @@ async def test_duplicate_on_repeat_is_the_success_of_the_first_attempt(
 
 
 @pytest.mark.proves("R4.6")
-async def test_write_that_was_not_stored_is_written_by_the_repeat(database: Database) -> None:
+async def test_write_lost_with_its_connection_is_written_by_the_retry(database: Database) -> None:
     await make_table(database)
     waits = SleepRecorder()
 
@@ -259,7 +259,7 @@ async def test_duplicate_at_the_first_attempt_belongs_to_another_writer(
 
 
 @pytest.mark.proves("R4.6")
-async def test_attempt_that_never_connected_does_not_count_as_the_first(
+async def test_duplicate_after_an_attempt_without_a_connection_is_raised(
     a_node: Callable[[], Node],
 ) -> None:
     node = a_node()

@@ -128,7 +128,7 @@ def test_memory_database_creates_no_file(tmp_path: Path, monkeypatch: pytest.Mon
 
 @pytest.mark.proves("R4.2")
 @pytest.mark.parametrize("backend", ["sqlite-memory"])
-async def test_memory_database_has_one_connection_for_all(database: Database) -> None:
+async def test_memory_database_uses_one_connection_for_all_sessions(database: Database) -> None:
     assert database.memory_connection is not None
     database.memory_connection.execute("CREATE TABLE fruit (name TEXT)")
     for _ in range(3):

@@ -141,7 +141,7 @@ async def test_answer_in_time_is_returned(headway: Headway, headway_clock: Stepp
 
 
 @pytest.mark.proves("I18")
-async def test_schedule_fires_at_each_of_its_slots(
+async def test_schedule_fires_at_each_of_its_fire_times(
     open_headway: Callable[[Headway], AbstractAsyncContextManager[Headway]],
     headway_clock: SteppingClock,
 ) -> None:

@@ -31,7 +31,7 @@ def test_executor_gets_its_input_and_the_parameters_of_node_and_task() -> None:
 
 
 @pytest.mark.proves("R5.12")
-def test_maps_select_the_input_and_distribute_the_output() -> None:
+def test_input_map_selects_the_input_and_output_map_distributes_the_output() -> None:
     prep = {"input_map": {"x": "$params.deep.list[1]", "y": "kept", "z": "$shared.gone.far"}}
     post = {"output_map": {"one": "first", "none": "gone"}, "output_key": "whole"}
     node = executor(prep=prep, post=post)
@@ -235,7 +235,7 @@ def test_answer_to_an_ended_call_changes_nothing() -> None:
 
 
 @pytest.mark.proves("R5.4")
-def test_failure_without_a_message_is_a_failure() -> None:
+def test_failure_with_an_empty_message_still_fails_the_task() -> None:
     driver = a_driver({"a": executor()}, {}, lambda _: None).run()
     driver.apply(Failed(driver.calls()[0].call_id, "", WorkerRef("w", "u")))
     assert driver.end == (RunStatus.FAILED, "failed")
@@ -297,7 +297,7 @@ def test_time_limit_of_a_child_continues_while_the_parent_is_down() -> None:
         ({}, "", "default"),
     ],
 )
-def test_action_comes_from_the_first_source_that_has_one(
+def test_action_of_a_node_is_taken_from_the_first_source_that_provides_one(
     post: Json, default_action: str, action: str
 ) -> None:
     result = {"k": "in result", "number": 3, "long": "x" * 300}

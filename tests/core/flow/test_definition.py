@@ -291,7 +291,7 @@ def test_loop_without_a_wait_is_a_warning() -> None:
 
 
 @pytest.mark.proves("R5.2")
-def test_callee_that_is_not_offered_yet_is_a_warning() -> None:
+def test_missing_service_function_or_flow_is_a_warning() -> None:
     nodes = {
         "a": executor(),
         "b": {"kind": "local", "function": "f"},
@@ -378,7 +378,7 @@ def test_first_errors_are_listed_and_the_rest_counted() -> None:
 @pytest.mark.proves("R5.2")
 @settings(max_examples=60, deadline=None, database=None, derandomize=True)
 @given(st.randoms(use_true_random=False))
-def test_flow_is_the_same_after_writing_and_reading(chance: Any) -> None:
+def test_flow_is_unchanged_after_encoding_and_parsing(chance: Any) -> None:
     flow = parse_flow(random_flows.a_flow(chance, ALL)).flow
     text = canonical_json(flow)
     assert parse_flow(text).flow == flow

@@ -136,7 +136,7 @@ def test_failure_within_a_subflow_names_the_inner_node() -> None:
 
 
 @pytest.mark.proves("R5.14")
-def test_definition_without_a_policy_takes_that_of_the_publisher() -> None:
+def test_definition_without_an_error_policy_uses_the_default_of_the_publisher() -> None:
     definition = a_definition({"a": INNER})
     assert parse_flow(definition).flow.error_policy is ErrorPolicy.FOLLOW_DEFAULT
     strict = parse_flow(definition, default_policy=ErrorPolicy.FAIL).flow
@@ -207,7 +207,7 @@ def test_all_tries_and_branches_of_a_node_share_one_wait() -> None:
 
 
 @pytest.mark.proves("R5.14")
-def test_worker_that_took_a_call_restarts_the_wait() -> None:
+def test_failed_call_at_a_worker_restarts_the_wait_for_a_worker() -> None:
     answers = reply_in_order(NO_WORKER, BROKEN, NO_WORKER, Reply(5, 7))
     driver = start_waiting(executor(max_retries=1), answer=answers).run(until_ms=90)
     driver.apply(ServiceOffered("s"))

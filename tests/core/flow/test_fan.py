@@ -164,14 +164,14 @@ def test_each_branch_has_its_own_tries(crash: Crash) -> None:
 
 
 @pytest.mark.proves("R5.12")
-def test_empty_list_succeeds_with_an_empty_list() -> None:
+def test_foreach_over_an_empty_list_succeeds_with_an_empty_list() -> None:
     driver = run_over([], a_foreach())
     assert driver.shared["out"] == []
     assert summarize_rows(driver.rows) == [("p", 1, "ok", "", "next")]
 
 
 @pytest.mark.proves("R5.12")
-def test_node_after_an_empty_list_has_its_own_input() -> None:
+def test_node_after_a_foreach_over_an_empty_list_has_its_own_input() -> None:
     nodes = {"p": a_foreach(), "z": executor(prep={"input_key": "$params.word"})}
     params = {"items": [], "word": "hello"}
     driver = a_driver(nodes, NEXT, lambda _: Reply(1, 1), params=params).run()

@@ -112,7 +112,7 @@ def test_published_definition_fits_the_schema(chance: Random) -> None:
     "bad", [None, "", "http", 0, -1, True, 1.5, "x", "x" * 300, [], [1], {}, {"x": 1}]
 )
 @pytest.mark.parametrize("name", [*NODE_FIELDS, "kind", "exec_type", "func", "script", "a_execs"])
-def test_bad_field_is_refused_by_both_or_by_neither(name: str, bad: Any) -> None:
+def test_schema_and_parser_agree_on_every_invalid_field(name: str, bad: Any) -> None:
     """The field belongs to a kind of node that uses it."""
     field = NODE_FIELDS.get(name)
     kinds = (
@@ -137,7 +137,7 @@ def _invalid_fields(definition: Any, name: str) -> set[str]:
 
 
 @pytest.mark.proves("R5.2")
-def test_schema_covers_edges_and_the_start() -> None:
+def test_schema_checks_the_nodes_the_edges_and_the_start() -> None:
     good = a_definition({"a": executor()}, {("a", "x"): "a"})
     assert fits(good, SCHEMA)
     assert not fits(good | {"start": 3}, SCHEMA)

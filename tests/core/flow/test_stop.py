@@ -141,7 +141,7 @@ def test_child_is_canceled_by_a_parent_that_was_restarted(flow_input: FlowInput)
 
 @pytest.mark.proves("I3")
 @pytest.mark.parametrize("crash", Crash)
-def test_signal_is_applied_to_a_success_that_is_not_stored_as_an_end(crash: Crash) -> None:
+def test_signal_is_applied_after_a_success_that_is_not_stored_yet(crash: Crash) -> None:
     """No other input is applied (R5.11), and a failure has no result."""
     approval = {"kind": "approval", "params": {"approval_key": "ok"}, "prep": {"input_key": "ok"}}
     driver = a_driver({"a": approval}, crash=crash)

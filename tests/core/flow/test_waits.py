@@ -78,7 +78,7 @@ def test_any_value_but_null_false_and_empty_text_is_an_event(value: Any, fires: 
 
 @pytest.mark.proves("R5.11")
 @pytest.mark.parametrize("crash", Crash)
-def test_missing_event_is_the_error_timeout(crash: Crash) -> None:
+def test_wait_without_a_signal_fails_with_the_error_timeout(crash: Crash) -> None:
     node = a_wait(on_error={"timeout": "late"}, max_retries=1, wait_ms=10)
     node["params"]["timeout_ms"] = 60
     nodes = {"w": node, "z": executor()}
@@ -91,7 +91,7 @@ def test_missing_event_is_the_error_timeout(crash: Crash) -> None:
 
 
 @pytest.mark.proves("R5.11")
-def test_event_at_the_last_instant_counts() -> None:
+def test_signal_at_the_instant_of_the_timeout_is_accepted() -> None:
     node = a_wait(timeout_ms=60)
     driver = a_driver({"w": node})
     driver.signal_after(60, "flag", 1)
@@ -140,7 +140,7 @@ def test_answer_to_an_approval_is_the_action(answer: Any, post: Json, action: st
 
 @pytest.mark.proves("R5.11")
 @pytest.mark.parametrize("crash", Crash)
-def test_consumed_answers_let_a_loop_ask_again(crash: Crash) -> None:
+def test_loop_asks_again_after_its_answer_was_consumed(crash: Crash) -> None:
     ask = an_approval(post={"output_key": "last"})
     ask["params"]["consume"] = True
     nodes = {"ask": ask, "mend": executor()}

@@ -53,7 +53,7 @@ async def test_results_that_are_too_large_together_fail_their_node_early(databas
 
 
 @pytest.mark.backend("sqlite")
-async def test_a_state_that_fits_at_every_step_fits_at_the_end(url: str) -> None:
+async def test_a_shared_state_that_fits_at_every_step_also_fits_at_the_end(url: str) -> None:
     """The limit counts bytes and includes names, so the final state is never refused."""
     hw = Headway(url, stop_wait_s=0)
 
@@ -216,7 +216,7 @@ async def test_every_accepted_name_can_be_stored(database_url: str, char: str) -
 
 
 @pytest.mark.proves("I15")
-async def test_a_signal_that_does_not_fit_is_refused_and_changes_nothing(
+async def test_a_signal_that_is_too_large_for_the_task_is_refused_and_changes_nothing(
     database_url: str,
 ) -> None:
     """Pending and applied signals both count. A replacement of the same size fits."""

@@ -88,7 +88,7 @@ async def test_progress_from_a_thread_names_its_branch(url: str) -> None:
 
 
 @pytest.mark.proves("R5.7")
-async def test_frequent_progress_stores_the_last_value_and_errors_arrive(
+async def test_last_of_many_progress_reports_is_stored_before_the_error(
     url: str,
 ) -> None:
     services = Services()

@@ -65,7 +65,7 @@ async def run_calls(url: str, address: str) -> list[NodeRun]:
 
 @pytest.mark.proves("I1")
 @pytest.mark.parametrize("is_late", [True, False], ids=["late", "at-once"])
-async def test_a_worker_that_names_no_calls_gets_a_connection_per_call(
+async def test_a_worker_that_returns_no_call_id_gets_one_connection_per_call(
     url: str, is_late: bool
 ) -> None:
     worker = RepeatingWorker(names_calls=False, is_late=is_late)
@@ -105,7 +105,7 @@ async def test_a_first_response_that_names_another_call_is_refused(url: str) -> 
 
 
 @pytest.mark.proves("R5.6")
-async def test_a_worker_that_no_longer_names_its_calls_is_accepted(
+async def test_a_worker_that_stops_returning_call_ids_is_accepted(
     url: str,
 ) -> None:
     """An older program may replace a newer one at the same address."""

@@ -210,7 +210,7 @@ async def test_a_signal_accepted_before_the_end_is_in_the_result(
 
 @pytest.mark.proves("I3")
 @pytest.mark.backend("sqlite")
-async def test_a_signal_before_the_end_that_does_not_fit_fails_the_task(
+async def test_a_signal_that_makes_the_final_state_too_large_fails_the_task(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     hw = Headway(url, stop_wait_s=0)

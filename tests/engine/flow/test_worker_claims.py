@@ -91,7 +91,7 @@ async def test_a_call_of_an_older_claim_is_refused(worker: Worker, service: Held
 
 
 @pytest.mark.proves("I2")
-async def test_a_call_of_a_newer_claim_ends_the_older_call(
+async def test_a_call_of_a_newer_claim_cancels_the_call_of_an_older_claim(
     worker: Worker, service: HeldService
 ) -> None:
     async with asyncio.TaskGroup() as group:
