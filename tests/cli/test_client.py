@@ -88,7 +88,8 @@ async def test_watch_reports_what_the_run_waits_for(
         while not reported:
             await asyncio.sleep(0.01)
             reported = capsys.readouterr().err
-    assert reported == "queued: Lane 'main' is paused. Resume the lane.\n"
+    remedy = "Resume it with `headway lane resume main`."
+    assert reported == f"queued: Lane 'main' is paused. {remedy}\n"
     await cli.client.call("PATCH", "/api/lanes/main", {"paused": False})
     assert await watching == 0
 

@@ -155,19 +155,25 @@ def test_lane_whose_limit_is_below_its_held_slots_is_full() -> None:
 
 @pytest.mark.proves("I5")
 @pytest.mark.parametrize(
-    ("lane", "gate"),
+    ("lane", "gate", "command"),
     [
-        (LaneRow(LaneName("main"), 3, is_paused=1), Gate.LANE_PAUSED),
-        (LaneRow(LaneName("main"), 0), Gate.LANE_LIMIT_ZERO),
+        (LaneRow(LaneName("main"), 3, is_paused=1), Gate.LANE_PAUSED, "lane resume main"),
+        (LaneRow(LaneName("main"), 0), Gate.LANE_LIMIT_ZERO, "lane set main --max-concurrent 1"),
     ],
 )
 @pytest.mark.parametrize("leases", [{}, {ALIVE: SOON}], ids=["nobody alive", "alive"])
 def test_paused_lane_is_the_reported_reason_with_or_without_live_instances(
-    lane: LaneRow, gate: Gate, leases: dict[InstanceId, int]
+    lane: LaneRow, gate: Gate, command: str, leases: dict[InstanceId, int]
 ) -> None:
     explanation = explain_at_noon(a_run(), lane=lane, leases=leases)
     assert (explanation.gate, explanation.holder_ids) == (gate, ())
     assert "'main'" in explanation.sentence
+    assert f"`headway {command}`" in explanation.remedy
+
+
+def test_lane_is_quoted_for_the_shell_in_the_remedy() -> None:
+    lane = LaneRow(LaneName("big files; ls"), 3, is_paused=1)
+    assert "`headway lane resume 'big files; ls'`" in explain_at_noon(a_run(), lane=lane).remedy
 
 
 @pytest.mark.parametrize("leases", [{}, {GONE: EARLIER}, {GONE: NOON}])
@@ -277,18 +283,25 @@ def test_run_that_waits_without_a_slot_is_not_queued() -> None:
 
 @pytest.mark.proves("R1.12")
 @pytest.mark.parametrize(
-    ("questions", "awaited"),
+    ("questions", "awaited", "options"),
     [
-        (["q1"], "for an answer to 'q1'."),
-        (["q1", "q2"], "for an answer to 'q1', the first of its 2 open questions."),
+        (["q1"], "for an answer to 'q1'.", "--approve"),
+        (
+            ["q1", "q2"],
+            "for an answer to 'q1', the first of its 2 open questions.",
+            "--call-id q1 --approve",
+        ),
     ],
 )
-def test_run_that_waits_for_a_person_names_the_question(questions: list[str], awaited: str) -> None:
+def test_run_that_waits_for_a_person_names_the_question(
+    questions: list[str], awaited: str, options: str
+) -> None:
     run = a_run(**HELD | {"slot": None})
     explanation = explain_at_noon(run, questions=questions)
     assert (explanation.gate, explanation.holder_ids) == (Gate.WAITING, (ALIVE,))
     assert explanation.sentence == f"Its job waits without a slot {awaited}"
-    assert f"headway run resume {run.id}" in explanation.remedy
+    assert f"`headway run resume {run.id} {options}`" in explanation.remedy
+    assert "`--deny` or `name=value`" in explanation.remedy
 
 
 @pytest.mark.proves("R1.12")

@@ -1,6 +1,7 @@
 """Explain why a run does not move: the gate that blocks it, its holders, and the remedy."""
 
 import json
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -215,12 +216,13 @@ def _lane_gate(situation: Situation, now: Instant) -> Gate:
 def _describe_lane_gate(situation: Situation, gate: Gate) -> tuple[str, str]:
     """Return the sentence and the remedy for a run that is ready."""
     run, lane, held_count = situation.run, situation.lane, situation.held_count
-    subject = f"Lane {lane.name!r}"
+    subject, argument = f"Lane {lane.name!r}", shlex.quote(lane.name)
     match gate:
         case Gate.LANE_PAUSED:
-            return f"{subject} is paused.", "Resume the lane."
+            return f"{subject} is paused.", f"Resume it with `headway lane resume {argument}`."
         case Gate.LANE_LIMIT_ZERO:
-            return f"{subject} has the limit 0.", "Raise the limit of the lane."
+            remedy = f"Raise it with `headway lane set {argument} --max-concurrent 1`."
+            return f"{subject} has the limit 0.", remedy
         case Gate.NO_LIVE_INSTANCE:
             remedy = (
                 f"Start a program that has registered job {run.job!r}, for example with"
@@ -298,7 +300,7 @@ def _explain_waiting(situation: Situation) -> Explanation:
     if call_ids:
         suffix = _count_suffix(call_ids, "open questions")
         awaited.append(f"for an answer to {call_ids[0]!r}{suffix}")
-        remedies.append(f"Answer it with `headway run resume {run.id}`.")
+        remedies.append(_answer_remedy(run.id, call_ids))
     if children:
         awaited.append(f"for child run {children[0]}{_count_suffix(children, 'active children')}")
         remedies.append(f"`headway run explain {children[0]}` shows what the child waits for.")
@@ -324,6 +326,13 @@ def _explain_waiting(situation: Situation) -> Explanation:
         holder_ids=tuple(children) or (run.instance_id,),
         until=until,
     )
+
+
+def _answer_remedy(run_id: RunId, call_ids: Sequence[str]) -> str:
+    """Return the command that answers the first question. Only one of several needs its id."""
+    option = f" --call-id {shlex.quote(call_ids[0])}" if len(call_ids) > 1 else ""
+    command = f"headway run resume {run_id}{option} --approve"
+    return f"Answer it with `{command}`; `--deny` or `name=value` may replace `--approve`."
 
 
 def _count_suffix(things: Sequence[str], name: str) -> str:
