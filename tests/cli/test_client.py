@@ -183,6 +183,8 @@ async def test_only_open_question_is_answered_without_its_id(
     assert exit_code(stale.value) == EXIT_CONFLICT
     with pytest.raises(ApiError, match="there is no run"):
         await runs.resume("none", approve=False)
+    with pytest.raises(InvalidInput, match="'yes' must be name=value, or use --approve or --deny"):
+        await runs.resume(run_id, "yes")
 
 
 @pytest.mark.proves("R7.10")

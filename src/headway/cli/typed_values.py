@@ -17,13 +17,17 @@ def parse_value(text: str) -> Any:
     return decode_document(text, field=repr(text))
 
 
-def parse_values(arguments: Sequence[str], *, field: str) -> dict[str, Any]:
-    """Parse arguments such as `name=value`. Raise InvalidInput if one is invalid."""
+def parse_values(arguments: Sequence[str], *, field: str, alternatives: str = "") -> dict[str, Any]:
+    """Parse arguments such as `name=value`. Raise InvalidInput if one is invalid.
+
+    `alternatives` are the options that the error suggests instead.
+    """
     values: dict[str, Any] = {}
     for argument in arguments:
         name, equals, value = argument.partition("=")
         if not (name and equals):
-            raise InvalidInput(field, f"{argument!r} must be name=value")
+            advice = f", or use {alternatives}" if alternatives else ""
+            raise InvalidInput(field, f"{argument!r} must be name=value{advice}")
         if name in values:
             raise InvalidInput(field, f"{name} is given twice")
         values[name] = parse_value(value)

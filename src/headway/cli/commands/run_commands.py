@@ -314,7 +314,7 @@ async def resume(
     call_id
         The id of the question. Needed only if the run has several open questions.
     """
-    answer = parse_values(values, field="values")
+    answer = parse_values(values, field="values", alternatives="--approve or --deny")
     if approve is not None:
         answer["approved"] = approve
     if not answer:
