@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from headway.settings import Settings
 from tests.cli.command import CommandResult, headway, refusal
 
 
@@ -16,6 +17,13 @@ def test_help_names_every_command(folder: Path) -> None:
         assert text in result.out
     assert "HEADWAY_URL" in result.out
     assert "HEADWAY_TOKEN" in result.out
+
+
+def test_help_of_serve_has_the_defaults_of_the_settings(folder: Path) -> None:
+    text = " ".join(headway("serve", "--help", folder=folder).out.replace("│", " ").split())
+    for name in ("host", "port"):
+        default = Settings.model_fields[name].default
+        assert f"Default: HEADWAY_{name.upper()}, or {default}." in text
 
 
 def test_version_is_that_of_the_package(folder: Path) -> None:

@@ -52,11 +52,13 @@ def serve(
         The `Headway` with your jobs, as `module:name`. Without it, the server executes nothing, and
         serves the configured database. Default: HEADWAY_APP.
     host
-        The address to listen on. Any address but loopback requires a token. Default: HEADWAY_HOST.
+        The address to listen on. Any address but loopback requires a token. Default: HEADWAY_HOST,
+        or 127.0.0.1.
     port
-        The port to listen on; 0 chooses a free one. Default: HEADWAY_PORT.
+        The port to listen on; 0 chooses a free one. Default: HEADWAY_PORT, or 8070.
     public_url
-        The URL of the server for browsers, if it is behind a proxy. Default: HEADWAY_PUBLIC_URL.
+        The URL of the server for browsers, if it is behind a proxy. Default:
+        HEADWAY_PUBLIC_URL, or the address to listen on.
     """
     # From start to exit: by default SIGUSR1 would end the process.
     signal.signal(signal.SIGUSR1, _log_reset_not_needed)
