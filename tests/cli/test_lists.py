@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from headway import Headway, RunContext
-from headway.cli.output.printing import state_label
+from headway.cli.output.printing import build_table, make_console, state_label
 from headway.core.run.explain import Gate
 from tests.cli.command import CommandResult, headway
 
@@ -70,6 +70,30 @@ async def test_runs_are_filtered_by_the_shown_state_or_the_status(
     refused = await run_command("run", "list", "--status", "Idle", folder=folder)
     assert (refused.code, refused.out) == (2, "")
     assert "succeeded" in refused.err
+
+
+@pytest.mark.parametrize("column_count", [60, 80, 100])
+def test_id_is_not_wrapped_on_a_narrow_terminal(column_count: int) -> None:
+    run_id, error = "0197f3a0-5c1e-7b44-9d0e-3f2a6b7c8d9e", "the feed is gone " * 8
+    row = [run_id, "Running (cancelling…)", "ann", "mirror", "main", "2 min 3 s", error]
+    lines = print_table([row], column_count)
+    assert [line.split()[0] for line in lines if line.startswith(run_id[:4])] == [run_id]
+    assert max(map(len, lines)) <= column_count
+
+
+def test_id_that_does_not_fit_is_wrapped_and_not_cropped() -> None:
+    key = "k" * 90
+    lines = print_table([[key, "", "", "", "", "", "none"]], 80)
+    assert "".join(lines).count("k") == len(key) + 1  # One in the heading `key`.
+
+
+def print_table(rows: list[list[str]], column_count: int) -> list[str]:
+    console = make_console()
+    console.width = column_count
+    headings = ("run", "state", "key", "job", "lane", "age", "progress or error")
+    with console.capture() as captured:
+        console.print(build_table(headings, rows, width_max=column_count))
+    return captured.get().splitlines()
 
 
 @pytest.mark.proves("R1.6")

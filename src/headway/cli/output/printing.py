@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
 
+from rich.cells import cell_len
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -20,6 +21,8 @@ STYLES: Final = {
     "Idle": "dim",
 }
 TEXT_LENGTH_MAX: Final = 400
+ID_LENGTH_MAX: Final = 40
+"""The longest id or name in the first column of a table that is never wrapped."""
 TIME_UNITS: Final = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
 
 
@@ -60,16 +63,25 @@ def print_list(
         return
     rows = [[to_printable(value) for value in columns(item)] for item in items]
     if is_terminal():
-        make_console().print(_build_table(headings, rows) if rows else empty)
+        console = make_console()
+        table = build_table(headings, rows, width_max=console.width)
+        console.print(table if rows else empty)
     else:
         for row in rows:
             print("\t".join(row))
 
 
-def _build_table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
+def build_table(headings: Sequence[str], rows: Sequence[Sequence[str]], *, width_max: int) -> Table:
+    """Return a table. Its first column, the id, is not wrapped, so that it can be copied.
+
+    rich crops a column that is not wrapped and does not fit, so a longer id is wrapped after all.
+    """
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for heading in headings:
-        table.add_column(heading, overflow="fold")
+    # Each other column needs at least one character and two spaces before it.
+    id_length_max = min(ID_LENGTH_MAX, width_max - 3 * (len(headings) - 1))
+    is_id_whole = all(cell_len(row[0]) <= id_length_max for row in rows)
+    for number, heading in enumerate(headings):
+        table.add_column(heading, overflow="fold", no_wrap=is_id_whole and number == 0)
     for row in rows:
         table.add_row(*(Text(value, style=STYLES.get(value.split(" (")[0], "")) for value in row))
     return table
