@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.live import Live
 
 from headway.cli.demo.display import DemoDisplay, TaskSnapshot
 from headway.cli.demo.run_demo import ACCOUNTS, CANCELED_ACCOUNT
@@ -172,6 +173,22 @@ def test_no_line_is_wrapped_on_a_narrow_terminal(column_count: int, has_bar: boo
     assert ("█" in row or "#" in row) is has_bar
     assert "3/12" in row
     assert shown.visited_nodes == ["check", "price"]
+
+
+def test_command_and_titles_are_not_wrapped() -> None:
+    board = DemoDisplay()
+    board.console.width = 80
+    board.is_terminal, board._live = True, Live(console=board.console, auto_refresh=False)
+    run = {"key": "bob", "state": "Done", "progress": None, "ended_at": "now"}
+    line = (
+        "  HEADWAY_URL=http://127.0.0.1:8070 .venv/bin/python -m headway task approve " + "f" * 36
+    )
+    with board.console.capture() as captured, board:
+        board.show([run], [])
+        board.print_line(line)
+    lines = captured.get().splitlines()
+    assert line in lines
+    assert "one run per account, three at a time" in lines
 
 
 @contextmanager

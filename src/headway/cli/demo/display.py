@@ -57,7 +57,6 @@ class DemoDisplay:
     def __init__(self) -> None:
         self.console = Console(markup=False, highlight=False, emoji=False)
         self.is_terminal = sys.stdout.isatty()
-        self._hint = ""
         self._last_lines: dict[str, str] = {}
         self._live = Live(console=self.console, auto_refresh=False) if self.is_terminal else None
 
@@ -71,14 +70,11 @@ class DemoDisplay:
             self._live.stop()
 
     def print_line(self, line: str) -> None:
+        """Print a line, on a terminal above the tables. It is not broken, so it can be copied."""
         if self._live is None:
             print(line, flush=True)
         else:
-            self.console.print(line)
-
-    def set_hint(self, hint: str) -> None:
-        """Show a text below the tables until it is replaced."""
-        self._hint = hint
+            self.console.print(line, soft_wrap=True)
 
     def show(self, runs: Sequence[Any], tasks: Sequence[TaskSnapshot]) -> None:
         if self._live is None:
@@ -89,7 +85,11 @@ class DemoDisplay:
 
     def build_tables(self, runs: Sequence[Any], tasks: Sequence[TaskSnapshot]) -> Group:
         return Group(
-            self._build_runs_table(runs), Text(), self._build_tasks_table(tasks), Text(self._hint)
+            _build_title("one run per account, three at a time"),
+            self._build_runs_table(runs),
+            Text(),
+            _build_title("tasks of flows, executed by a worker"),
+            self._build_tasks_table(tasks),
         )
 
     def _changed_lines(self, runs: Sequence[Any], tasks: Sequence[TaskSnapshot]) -> Iterator[str]:
@@ -101,9 +101,7 @@ class DemoDisplay:
                 yield f"{name:8} {line}"
 
     def _build_runs_table(self, runs: Sequence[Any]) -> Table:
-        table = _build_table(
-            "one run per account, three at a time", ("account", "state", "progress")
-        )
+        table = _build_table(("account", "state", "progress"))
         for run in runs:
             done = (run["progress"] or {}).get("downloaded", 0)
             table.add_row(run["key"], _state_text(run["state"]), self._bar(done))
@@ -118,9 +116,7 @@ class DemoDisplay:
 
     def _build_tasks_table(self, tasks: Sequence[TaskSnapshot]) -> Table:
         arrow = " > " if self.console.options.ascii_only else " → "
-        table = _build_table(
-            "tasks of flows, executed by a worker", ("task", "state", "node", "visited nodes")
-        )
+        table = _build_table(("task", "state", "node", "visited nodes"))
         for task in tasks:
             visited = Text(arrow.join(task.visited_nodes), overflow="fold")
             state = _state_text(task.state_label)
@@ -128,8 +124,13 @@ class DemoDisplay:
         return table
 
 
-def _build_table(title: str, headings: Sequence[str]) -> Table:
-    table = Table(title=title, title_justify="left", box=None, pad_edge=False, header_style="dim")
+def _build_title(title: str) -> Text:
+    """Return a title as a line of its own. rich would wrap the title of a table to its width."""
+    return Text(title, style="italic")
+
+
+def _build_table(headings: Sequence[str]) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="dim")
     for heading in headings:
         table.add_column(heading)
     return table

@@ -111,8 +111,6 @@ class _Scenario:
             ]
             tasks = [await self._read_task(name) for name in TASKS]
             order = tasks[-1].task
-            if is_requested and order["waits_for"] is None:
-                self._display.set_hint("")
             self._display.show(runs, tasks)
             if all(run["ended_at"] for run in (*runs, *(task.run for task in tasks))):
                 return
@@ -137,9 +135,9 @@ class _Scenario:
         """Ask the person at the terminal to approve the order. In a pipe, approve it."""
         if self._display.is_terminal:
             command = f"{_program_command()} task approve {task_id}"
-            self._display.set_hint(
+            self._display.print_line(
                 "\nThe order waits for your approval. In another terminal, in this folder, run:\n"
-                f"  HEADWAY_URL={self._environment.address} {command}"
+                f"  HEADWAY_URL={self._environment.address} {command}\n"
             )
             return
         self._display.print_line("order    approved by the demo, because this is not a terminal")
