@@ -68,6 +68,8 @@ async def test_watch_exits_with_1_if_the_run_does_not_succeed(cli: CommandRunner
     (answer,) = await cli.lines(runs.cancel(run_id, reason="enough"))
     assert answer == "requested"
     assert await watch.watch(run_id) == 1
+    with pytest.raises(ApiError, match=f"{run_id} has already ended: canceled"):
+        await runs.cancel(run_id)
     assert await runs.submit("echo", watch=True) == 0
 
 
@@ -300,7 +302,7 @@ async def test_flows_and_tasks_are_published_started_signalled_and_shown(
     assert exit_code(refused.value) == EXIT_CONFLICT
     (other,) = await cli.lines(tasks.rerun(task_id, "ask"))  # The rerun keeps the stored answer.
     assert (await cli.lines(tasks.watch(other)))[-1] == f"{other}  asks v1  succeeded at ask"
-    with pytest.raises(ApiError, match="has ended or is about to end") as conflict:
+    with pytest.raises(ApiError, match=f"{other} has already ended: succeeded") as conflict:
         await tasks.cancel(other)
     assert exit_code(conflict.value) == EXIT_CONFLICT
     invalid = tmp_path / "bad.json"

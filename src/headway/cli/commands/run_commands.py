@@ -37,6 +37,7 @@ from headway.core.errors import InvalidInput
 from headway.core.run.admission import OnConflict
 from headway.core.run.run import OnExistingOutput, RunMode
 from headway.core.run.status import RunStatus
+from headway.core.run.transitions import TERMINAL
 from headway.core.run.window import Delivery
 
 NO_JOBS_HINT: Final = (
@@ -233,7 +234,7 @@ async def cancel(
     json: JsonOption = False,
 ) -> None:
     """Cancel a run."""
-    path = f"/api/runs/{quote_segment(run_id)}/cancel"
+    path = f"/api/runs/{quote_segment(run_id)}"
     await post_cancel(path, app, delete_files=delete_files, reason=reason, as_json=json)
 
 
@@ -243,8 +244,21 @@ async def post_cancel(
     """Cancel the run or task at `path`, and print the answer."""
     files = files_on_cancel(delete_files=delete_files)
     async with open_client(app) as client:
-        result = await client.post(path, {"files": files, "reason": reason})
+        try:
+            result = await client.post(f"{path}/cancel", {"files": files, "reason": reason})
+        except ApiError as error:
+            if error.code == "run_not_active":
+                with suppress(ApiError):  # Then report the first error alone.
+                    error.args = (_describe_end(await client.get(path)),)
+            raise
     print_result(result, result["answer"], as_json=as_json)
+
+
+def _describe_end(run: Any) -> str:
+    """Describe why a run or task cannot be canceled."""
+    if run["status"] in TERMINAL:
+        return f"{run['id']} has already ended: {run['status']}"
+    return f"{run['id']} is {run['status']} and about to end by itself"
 
 
 async def send(

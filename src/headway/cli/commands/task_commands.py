@@ -163,7 +163,7 @@ async def cancel(
     json: JsonOption = False,
 ) -> None:
     """Cancel a task."""
-    path = f"/api/tasks/{quote_segment(task_id)}/cancel"
+    path = f"/api/tasks/{quote_segment(task_id)}"
     await post_cancel(path, app, delete_files=delete_files, reason=reason, as_json=json)
 
 
