@@ -76,6 +76,16 @@ def test_jobs_file_is_served_and_its_jobs_submitted_watched_and_cancelled(
     assert watched.code == 1
 
 
+def test_https_url_of_a_plain_server_is_corrected(folder: Path, address: str) -> None:
+    url = address.replace("http://", "https://")
+    result = headway("lane", "list", folder=folder, HEADWAY_URL=url)
+    assert (result.code, result.out) == (5, "")
+    assert result.err == (
+        f"headway: the server {url} cannot be reached: the TLS handshake failed;"
+        " headway itself serves plain HTTP, so try http:// in HEADWAY_URL\n"
+    )
+
+
 def test_unreachable_server_is_named(folder: Path) -> None:
     result = headway("lane", "list", folder=folder, HEADWAY_URL="http://127.0.0.1:1")
     assert (result.code, result.out) == (5, "")

@@ -107,6 +107,11 @@ def _reason(error: Exception) -> str:
             return "connection refused; is headway serve running there?"
         case socket.gaierror(strerror=str(message)):
             return message
+        case ssl.SSLError() as cause if not isinstance(cause, ssl.SSLCertVerificationError):
+            return (
+                "the TLS handshake failed; headway itself serves plain HTTP, so try http:// in"
+                " HEADWAY_URL"
+            )
         case OSError(errno=int(number)) as cause if not isinstance(cause, ssl.SSLError):
             return os.strerror(number)
         case _:
