@@ -120,6 +120,29 @@ async def test_invalid_submission_is_refused_with_the_field(
     assert (await client.get("/api/runs"))["runs"] == []
 
 
+@pytest.mark.parametrize(
+    ("method", "path", "body", "detail"),
+    [
+        ("POST", "/api/runs", {}, "job is missing"),
+        ("POST", "/api/runs", {"job": 5}, "job must be a string"),
+        ("POST", "/api/runs", {"job": "echo", "parms": {}}, "parms is not a field of this request"),
+        (
+            "PATCH",
+            "/api/lanes/main",
+            {"max_concurrent": 1.5},
+            "max_concurrent must be a whole number",
+        ),
+        ("PATCH", "/api/lanes/main", {"paused": 1}, "paused must be true or false"),
+        ("GET", "/api/runs?limit=x", None, "limit must be a whole number"),
+    ],
+)
+async def test_invalid_field_is_described_by_a_sentence(
+    client: Client, method: str, path: str, body: Any, detail: str
+) -> None:
+    answer = await client.call(method, path, body)
+    assert (answer.status, answer["detail"]) == (422, detail)
+
+
 async def test_run_list_is_paged_newest_first_and_filtered(client: Client) -> None:
     ids = [await client.submit("echo", key=f"key {n}") for n in range(5)]
     await client.wait_for_end(ids[-1])

@@ -41,6 +41,18 @@ from headway.ports.write_tracker import is_written
 
 MEDIA_TYPE: Final = "application/problem+json"
 RETRY_AFTER_S: Final = 1
+_PROBLEMS_BY_TYPE: Final[Mapping[str, str]] = {
+    "extra_forbidden": "is not a field of this request",
+    "missing": "is missing",
+    "bool_type": "must be true or false",
+    "float_type": "must be a number",
+    "float_parsing": "must be a number",
+    "int_type": "must be a whole number",
+    "int_parsing": "must be a whole number",
+    "int_from_float": "must be a whole number",
+    "string_type": "must be a string",
+}
+"""What is wrong with a field, by pydantic's error type. Other errors keep pydantic's text."""
 
 log = event_log(__name__)
 
@@ -180,7 +192,7 @@ def internal_error(error: BaseException) -> Problem:
 
 def invalid_request(errors: Sequence[Mapping[str, Any]]) -> Problem:
     """Return a 422 Problem that lists all pydantic errors. `detail` describes the first one."""
-    issues = [(_format_path(error["loc"]), _lower_first(error["msg"])) for error in errors]
+    issues = [(_format_path(error["loc"]), _describe_problem(error)) for error in errors]
     path, problem = issues[0]
     members = {"path": path, "errors": issue_views(issues)}
     return Problem(422, "invalid_input", format_problem(path, problem), members)
@@ -191,8 +203,9 @@ def issue_views(issues: Iterable[tuple[str, str]]) -> list[dict[str, str]]:
     return [{"path": path, "problem": problem} for path, problem in issues]
 
 
-def _lower_first(text: str) -> str:
-    return text[:1].lower() + text[1:]
+def _describe_problem(error: Mapping[str, Any]) -> str:
+    text: str = error["msg"]
+    return _PROBLEMS_BY_TYPE.get(error.get("type", ""), text[:1].lower() + text[1:])
 
 
 def _format_path(location: tuple[Any, ...]) -> str:
