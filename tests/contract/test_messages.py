@@ -269,7 +269,7 @@ async def test_unread_messages_of_replaced_runs_go_to_the_new_run(
 
 
 @pytest.mark.proves("R3.11", "I26")
-async def test_message_in_the_batch_that_replaces_its_run_is_carried_over_or_refused(
+async def test_replacement_carries_over_earlier_messages_of_its_batch_and_refuses_later_ones(
     store: SqlStore,
 ) -> None:
     run = await start_run(store)

@@ -238,7 +238,7 @@ async def test_files_are_stored_in_the_configured_directory(
 
 
 @pytest.mark.proves("R1.8")
-async def test_writing_text_to_a_file_is_refused(url: str) -> None:
+async def test_writing_str_instead_of_bytes_to_a_file_is_refused(url: str) -> None:
     hw = Headway(url)
 
     @hw.job()

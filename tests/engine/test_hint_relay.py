@@ -294,7 +294,7 @@ async def make_claim_stale(hw: Headway, run: RunHandle) -> None:
         await connection.commit()
 
 
-async def test_a_very_short_run_is_never_registered(
+async def test_a_very_short_run_is_never_registered_on_the_hint_bus(
     url: str, redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     registered: list[Any] = []

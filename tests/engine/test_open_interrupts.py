@@ -225,7 +225,7 @@ async def test_a_stop_does_not_extend_the_timeout_of_an_interrupt(
 
 @pytest.mark.proves("R4.9")
 @pytest.mark.parametrize("is_plain", [False, True])
-async def test_a_stop_denies_an_interrupt_if_the_job_requests_it(
+async def test_shutdown_denies_an_interrupt_that_was_opened_with_on_shutdown_deny(
     url: str, *, is_plain: bool
 ) -> None:
     async def asks(ctx: RunContext) -> Any:

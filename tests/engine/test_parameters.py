@@ -166,8 +166,8 @@ async def yields(ctx: RunContext) -> Any:
 @pytest.mark.parametrize(
     ("function", "problem"),
     [
-        (no_context, "must take the run's context first"),
-        (only_by_name, "must take the run's context first"),
+        (no_context, "must take the run's context as its first parameter"),
+        (only_by_name, "must take the run's context as its first parameter"),
         (many, "cannot be given 'more' by name"),
         (unknown, "has an annotation that cannot be found"),
         (yields, "must return its result, not yield"),

@@ -76,6 +76,6 @@ async def test_one_of_a_hundred_submissions_from_four_processes_is_accepted(
 
 @pytest.mark.proves("R1.5")
 @pytest.mark.backend("sqlite-memory")
-async def test_one_of_a_hundred_submissions_in_memory_is_accepted() -> None:
+async def test_one_of_a_hundred_submissions_with_one_key_is_accepted_in_memory() -> None:
     findings = await hundred_in_memory(5, _no_step)
     assert (findings.faults, findings.accepted, findings.told) == ([], 5, 5 * (CALLER_COUNT - 1))

@@ -92,9 +92,9 @@ def _current_task() -> "asyncio.Task[object] | None":
 def _is_from_sigint(error: KeyboardInterrupt) -> bool:
     """Return whether the SIGINT handler raised `error`.
 
-    The handler runs in any frame of the main thread. A handler written in Python has its own frame
-    in the traceback. Python's default handler has none: the innermost frame is then at an
-    instruction other than `raise`.
+    A handler written in Python leaves its own frame in the traceback. Python's default handler
+    leaves none, but interrupts any instruction. So the handler raised the error if the innermost
+    frame is not at a `raise`.
     """
     if threading.current_thread() is not threading.main_thread():
         return False

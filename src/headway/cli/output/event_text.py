@@ -42,7 +42,7 @@ def describe_event(event: dict[str, Any]) -> list[str]:
 
 
 def describe_event_with_label(event: dict[str, Any]) -> list[str]:
-    """Describe an event for a terminal, which has no column for its type: the text includes it."""
+    """Describe an event with its type or a label for it, unless the text makes the type clear."""
     kind, payload = event["type"], event.get("payload")
     if kind in EVENT_LABELS:
         return [EVENT_LABELS[kind]]

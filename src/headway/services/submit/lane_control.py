@@ -14,7 +14,10 @@ from headway.services.submit.job import Job
 
 
 class JobLanes:
-    """Proposes the limit of each job's own lane once per process, before the job's first run."""
+    """Stores the limit that a job declares for its own lane, once per process.
+
+    A limit set by a person or in the configuration takes precedence.
+    """
 
     def __init__(self, store: Store) -> None:
         self._store = store

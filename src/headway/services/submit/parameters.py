@@ -29,7 +29,7 @@ class Parameters:
         field = f"job {job!r}"
         context, *others = _read_parameters(function, field)
         if context.kind not in (*_NAMED_KINDS[:1], inspect.Parameter.POSITIONAL_ONLY):
-            raise InvalidInput(field, "must take the run's context first")
+            raise InvalidInput(field, "must take the run's context as its first parameter")
         hints = _read_hints(function, field)
         self._adapters: dict[str, TypeAdapter[Any]] = {}
         self._required: list[str] = []
@@ -187,7 +187,7 @@ def _to_invalid_input(errors: Sequence[tuple[str, str]]) -> InvalidInput:
 def _read_parameters(function: Callable[..., Any], field: str) -> list[inspect.Parameter]:
     parameters = list(inspect.signature(function).parameters.values())
     if not parameters:
-        raise InvalidInput(field, "must take the run's context first")
+        raise InvalidInput(field, "must take the run's context as its first parameter")
     return parameters
 
 

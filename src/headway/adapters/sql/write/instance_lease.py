@@ -64,7 +64,7 @@ class Lease:
         return max(0.0, self._due_at_s - time.monotonic())
 
     def start_renewal(self) -> RenewInstance:
-        """Return the command that renews the lease. No other renewal is due until its answer."""
+        """Return the command that renews the lease. None is due until `finish_renewal`."""
         self._is_renewing = True
         self._renewal_sent_at_s = time.monotonic()
         return self._command

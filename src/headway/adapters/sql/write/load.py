@@ -314,8 +314,8 @@ async def _load_runs(link: Link, needed: RowsNeeded, batch: BatchState) -> None:
 async def _load_waiting(link: Link, needed: RowsNeeded, batch: BatchState) -> None:
     """Load the waiting runs that may become the head of their key in this batch.
 
-    For each key, load one run more than the number of its runs that may end. For a whole key, load
-    all of its waiting runs.
+    For each key with runs that may end, load one waiting run more than that number. For a key in
+    `needed.whole_keys`, load all of its waiting runs.
     """
     ending_counts: Counter[Key] = Counter(
         batch.runs[run_id].key

@@ -73,7 +73,7 @@ class VersionSummary(NamedTuple):
 
 
 class FlowRun(NamedTuple):
-    """The flow part of a task, beside its run. JSON is stored as text, or None if absent."""
+    """The columns of a flow task in addition to its run. JSON values are text, or None."""
 
     run_id: RunId
     flow: str

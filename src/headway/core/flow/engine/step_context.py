@@ -133,7 +133,7 @@ class StepContext:
         self.follow(frame, action, failure=Failure(error, path or self.path_of(frame)))
 
     def save_error(self, frame: Frame, error: str) -> str:
-        """Write the error to `error_key`, if set, and return the action of the failure."""
+        """Write the error to the node's `error_key`, if set, and return the action to follow."""
         if frame.node.post.error_key:
             self.set_shared(frame, frame.node.post.error_key, error)
         return frame.node.action_for(error) or ERROR

@@ -121,10 +121,9 @@ class SqliteLink:
         return [row for parameters in many for row in await self.fetch(query, parameters)]
 
     async def write(self, statement: Write, rows: Sequence[Row]) -> int:
-        """Write many rows per statement.
+        """Write many rows per statement, because each statement releases the GIL.
 
-        The driver releases the GIL for each statement. If the event loop is busy, the writer then
-        waits for up to 5 ms to get it back.
+        While the event loop is busy, the writer may wait for up to 5 ms to get the GIL back.
         """
         self._row_count += len(rows)
         matched_count = first = 0
