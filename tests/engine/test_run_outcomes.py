@@ -111,7 +111,7 @@ async def test_a_cancelled_future_inside_a_job_is_a_failure(url: str) -> None:
 @pytest.mark.parametrize(
     ("result", "message"),
     [
-        ({"when": {1, 2}}, "result.when is a set, which JSON cannot represent"),
+        ({"when": {1, 2}}, "result.when is of type set, which JSON cannot represent"),
         ({"ratio": [1.0, float("nan")]}, "result.ratio[1] is not a finite number"),
     ],
 )
@@ -141,7 +141,7 @@ async def test_progress_that_is_not_json_is_an_error_of_the_job(
         await ctx.progress(when=object())
 
     async with hw:
-        with pytest.raises(RunFailed, match=r"progress\.when is a object") as failed:
+        with pytest.raises(RunFailed, match=r"progress\.when is of type object") as failed:
             await (await hw.start("work")).result()
     assert failed.value.error["code"] == "error"
 

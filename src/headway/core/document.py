@@ -216,5 +216,5 @@ def _find_error(value: object, field: str, depth_max: int = DEPTH_MAX) -> tuple[
             case list() | tuple():
                 pending.extend((m, f"{path}[{i}]", depth + 1) for i, m in enumerate(item))
             case _:
-                return path, f"is a {type(item).__name__}, which JSON cannot represent"
+                return path, f"is of type {type(item).__name__}, which JSON cannot represent"
     return None
