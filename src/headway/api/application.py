@@ -39,7 +39,7 @@ DESCRIPTION: Final = (
 )
 
 SHOWN_PATH_LENGTH_MAX: Final = 200
-"""The maximum length of a request path in an error message. The rest is cut off."""
+"""The maximum length of a request path in an error message. A longer path is cut off."""
 
 
 def build_application(

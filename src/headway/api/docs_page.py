@@ -34,7 +34,7 @@ def reference_router(app: FastAPI) -> APIRouter:
 
     @router.get("/docs")
     async def docs() -> Response:
-        """Describe all calls for people."""
+        """Return a web page that describes all calls of the API."""
         return Response(render_reference(app.openapi()), media_type="text/html", headers=HEADERS)
 
     return router
@@ -131,9 +131,10 @@ def example_body(document: Mapping[str, Any], schema: Mapping[str, Any]) -> dict
 
 
 def resolve_schema(document: Mapping[str, Any], schema: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the component to which the `$ref` of `schema`, or of a part of its `anyOf`, refers.
+    """Return the component that a `$ref` in `schema` refers to.
 
-    Return `schema` itself if there is no `$ref`.
+    The `$ref` may also be in a part of the schema's `anyOf`. Return `schema` itself if it has no
+    `$ref`.
     """
     for part in (schema, *schema.get("anyOf", ())):
         if "$ref" in part:

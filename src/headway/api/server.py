@@ -44,11 +44,12 @@ async def serve(
     public_address: PublicAddress | None = None,
     listener: socket.socket | None = None,
 ) -> None:
-    """Serve the HTTP API until SIGINT or SIGTERM. A stop ends the open event streams first.
+    """Serve the HTTP API until SIGINT or SIGTERM arrives.
 
-    `on_ready` receives the local URL of the server. `public_address` is the address that browsers
-    use, if it is not the listen address. `listener` comes from `open_listener`, for callers that
-    check early that the port is free.
+    To stop, the server first ends the open event streams. `on_ready` receives the local URL of the
+    server. `public_address` is the address that browsers use, if it differs from the listen
+    address. A caller that checks early that the port is free passes the socket from
+    `open_listener` as `listener`.
     """
     check_exposure(host, access)
     own_names = () if is_any_address(host) else (host,)
@@ -89,7 +90,7 @@ def is_any_address(host: str) -> bool:
 
 
 def _local_host(host: str) -> str:
-    """Return the host for URLs of this server that local clients use.
+    """Return the host that local clients use in URLs of this server.
 
     It is loopback if the server listens on all interfaces, because clients cannot connect to the
     address that means all interfaces.
@@ -131,7 +132,8 @@ def open_listener(host: str, port: int) -> socket.socket:
         if isinstance(error, OSError):  # Python appends the address, which is already given.
             reason = str(error.strerror).partition(" (while attempting")[0]
         raise ConfigurationError(
-            f"cannot listen on {host}:{port}: {reason}; choose another with --host and --port"
+            f"cannot listen on {host}:{port}: {reason}; choose another address with --host and"
+            " --port"
         ) from None
     # Connections inherit the option. Without it, Nagle's algorithm holds the second part of a
     # response until the client has acknowledged the first, which takes 40 ms.
@@ -150,9 +152,10 @@ async def _serve_until_stopped(server: "_Server", listener: socket.socket) -> No
 
 
 class _Server(uvicorn.Server):
-    """A uvicorn server that calls `before_exit` at a stop, to end the open event streams.
+    """A uvicorn server that calls the `before_exit` callbacks when it stops.
 
-    uvicorn waits for all connections to end. The connection of a stream ends only with its stream.
+    The callbacks end the open event streams. uvicorn waits for all connections to end, and the
+    connection of an event stream ends only when the stream ends.
     """
 
     def __init__(

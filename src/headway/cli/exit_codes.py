@@ -26,7 +26,10 @@ EXIT_UNSUCCESSFUL: Final = 1
 EXIT_INVALID: Final = 2
 """The command line, a setting or the input is invalid."""
 EXIT_CONFLICT: Final = 3
-"""Valid, but not in the current state: busy key, full lane, ended run, stale answer."""
+"""The command is valid, but not in the current state.
+
+The key is busy, the lane is full, the run has ended, or the answer is stale.
+"""
 EXIT_NOT_FOUND: Final = 4
 EXIT_UNREACHABLE: Final = 5
 """The server or the database is unavailable."""

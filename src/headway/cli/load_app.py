@@ -22,10 +22,10 @@ _NON_USER_PATHS: Final = (
 
 
 def load_app(target: str | None) -> Headway:
-    """Return the Headway at `module:name`, by default at HEADWAY_APP.
+    """Return the Headway at `target` (`module:name`), or at HEADWAY_APP if `target` is None.
 
-    Return one without jobs if neither is set. Raise ConfigurationError if there is no Headway at
-    that target.
+    Return a Headway without jobs if neither is set. Raise ConfigurationError if there is no Headway
+    at that target.
     """
     target = target or load_settings().app
     if target is None:
@@ -44,7 +44,7 @@ def import_target(target: str, *, label: str, example: str) -> tuple[ModuleType,
     """Import the module of `module:name` from the current folder, and return it with the name.
 
     Raise ConfigurationError if that fails. Its message begins with `label`. If the module itself
-    raised the error, the notes contain the lines of the user's code that did.
+    raised an error, the notes contain the lines of the user's code that raised it.
     """
     module_name, _, name = target.partition(":")
     if not module_name or not name:

@@ -7,7 +7,7 @@ from cyclopts import Parameter
 from headway.core.run.run import FilesOnCancel
 
 _FLAG: Final = Parameter(negative=(), show_default=False)
-"""A flag without a `--no-…` form, whose default (off) goes without saying."""
+"""A flag without a `--no-…` form. The help does not show its default, which is off."""
 
 RunIdArgument = Annotated[str, Parameter(help="The id of the run, as `run submit` printed it.")]
 TaskIdArgument = Annotated[str, Parameter(help="The id of the task, as `flow start` printed it.")]

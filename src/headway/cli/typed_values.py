@@ -9,7 +9,10 @@ from headway.core.errors import InvalidInput
 
 
 def parse_value(text: str) -> Any:
-    """Return the JSON value of `text`, or `text` itself: 5 is a number, and '"5"' is text."""
+    """Return the value of `text` if it is JSON, else `text` itself.
+
+    For example, `5` is a number, and `"5"` is text.
+    """
     try:
         json.loads(text)
     except ValueError:

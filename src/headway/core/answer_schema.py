@@ -29,11 +29,14 @@ _TYPES: Final[Mapping[str, Callable[[Any], bool]]] = {
 _ANNOTATIONS: Final = frozenset(
     {"$schema", "title", "description", "default", "examples", "format", "x-order"}
 )
-"""Keywords that only affect how the page shows the form. They restrict no answer."""
+"""Keywords that only affect how the page shows the form. They do not restrict the answer."""
 
 
 def check_schema(schema: Any, *, field: str = "schema") -> None:
-    """Raise InvalidInput with the first keyword of `schema` that is invalid or not supported."""
+    """Raise InvalidInput if a keyword of `schema` is invalid or not supported.
+
+    The error names the first such keyword.
+    """
     if not isinstance(schema, dict):
         raise InvalidInput(field, "must be an object")
     for keyword, value in schema.items():
@@ -52,7 +55,7 @@ def check_schema(schema: Any, *, field: str = "schema") -> None:
 def find_mismatch(
     schema: Mapping[str, Any], value: Any, *, field: str = "answer"
 ) -> Mismatch | None:
-    """Return the first mismatch of `value` with `schema`, or None if it matches.
+    """Return the first mismatch of `value` with `schema`, or None if `value` matches.
 
     The schema must have passed `check_schema`.
     """

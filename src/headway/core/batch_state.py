@@ -40,9 +40,9 @@ from headway.core.worker.saved_worker import SavedWorker
 
 M = TypeVar("M")
 MESSAGE: Final = "message"
-"""The kind of an inbox item that a person or a program has sent to a job."""
+"""The `kind` of an inbox item that a person or a program has sent to a job."""
 CARRIED_GENERATION: Final = 0
-"""The `consumed_generation` of a message carried to a replacing run. Claims start at 1."""
+"""The `consumed_generation` of a message that moved to a replacing run. Claims count from 1."""
 UNREAD_SHOWN_COUNT_MAX: Final = 20
 UNREAD_SHOWN_LENGTH_MAX: Final = 65_536
 """The maximum length of the unread messages or answers in one event, in characters."""
@@ -56,7 +56,7 @@ class Instance(NamedTuple):
     pid: int
     started_at: Instant
     life_lock: str | None = None
-    """The name of the lock that the instance's process holds while it runs, or None if none."""
+    """The name of the lock that the process holds while it runs, or None if it holds no lock."""
 
 
 class InboxItem(NamedTuple):
@@ -72,7 +72,7 @@ class InboxItem(NamedTuple):
 
 
 class Interrupt(NamedTuple):
-    """A question of a job to people. The row exists until the question is closed."""
+    """A question that a job asks people. The row exists until the question is closed."""
 
     run_id: RunId
     call_id: str
@@ -85,7 +85,7 @@ class Interrupt(NamedTuple):
     answer_schema: Document | None
     """A JSON Schema that an answer must match."""
     default_answer: Document | None
-    """The answer that counts if no person answers in time. None is a denial."""
+    """The answer that counts if no person answers in time. None means a denial."""
     answer: Document | None
     answered_by: str | None
     answered_at: Instant | None
@@ -102,7 +102,7 @@ class SavedKey(NamedTuple):
 
 
 class IdempotencyRecord(NamedTuple):
-    """The record of an idempotency key: the run and the fingerprint of its first request."""
+    """The first request with an idempotency key: its run and its fingerprint."""
 
     idempotency_key: str
     run_id: RunId
@@ -117,7 +117,7 @@ class LaneQueue:
     queued_count: int = 0
     """The number of runs that have not started. Counted only if the lane limits this number."""
     ready: list[tuple[int, int, RunId]] = field(default_factory=list)
-    """A heap of queue rank, `ready_seq` and run id. An entry that its run contradicts is stale."""
+    """A heap of (queue rank, `ready_seq`, run id). Stale if the run has other values."""
 
 
 @dataclass(slots=True)
@@ -125,9 +125,9 @@ class Changes:
     """The changes that the batch has decided, for the store to write."""
 
     runs_added: dict[RunId, dict[str, Any]] = field(default_factory=dict)
-    """New runs with their documents. Their other columns are in `BatchState.runs`."""
+    """Maps each new run to its documents. Its other columns are in `BatchState.runs`."""
     runs_changed: dict[RunId, dict[str, Any]] = field(default_factory=dict)
-    """Changed runs with their changed columns, including documents."""
+    """Maps each changed run to its changed columns, including documents."""
     runs_removed: dict[RunId, None] = field(default_factory=dict)
     events: list[Event] = field(default_factory=list)
     lanes: dict[LaneName, LaneRow] = field(default_factory=dict)
@@ -150,7 +150,7 @@ class Changes:
 
 
 class DeferredResult(Protocol):
-    """The result of a command that depends on later decisions of the same batch."""
+    """A command's result that is complete only after the last decision of the batch."""
 
     def finalize(self, batch: "BatchState") -> None: ...
 
@@ -170,11 +170,11 @@ class BatchState:
         self.latest_run_ids: dict[Key, RunId] = {}
         """Maps each key to its newest run that is active or has started."""
         self.previous_run_ids: dict[RunId, RunId] = {}
-        """Maps each run with mode `continue` to the newest earlier started run of its key."""
+        """Maps each run with mode `continue` to the newest run of its key that started earlier."""
         self.latest_started_ids: dict[Key, RunId] = {}
         """Maps each key to its newest run that has started."""
         self.other_started_seqs: dict[Key, int] = {}
-        """Maps each key to the `seq` of its newest started run that is no candidate for pruning."""
+        """The `seq` of each key's newest started run, not counting the runs that may be pruned."""
         self.lane_queues: dict[LaneName, LaneQueue] = {}
         self.lane_rows: dict[LaneName, LaneRow] = {}
         self.loaded_lane_rows: dict[LaneName, LaneRow] = {}
@@ -244,7 +244,7 @@ class BatchState:
     def held_run(self, claim: Claim) -> Run | None:
         """Return the run of a claim, or None if the claim is stale.
 
-        Every command of an executor passes this fence.
+        This fence checks every command of an executor.
         """
         run = self.runs.get(claim.run_id)
         if run is None or run.token == NO_TOKEN or run.token != claim.token:
@@ -252,12 +252,12 @@ class BatchState:
         return run
 
     def is_active(self, run_id: RunId) -> bool:
-        """Return whether a run is active. It must be loaded, or the parent of a run to prune."""
+        """Return whether a run is active. It must be loaded, or be the parent of a run to prune."""
         run = self.runs.get(run_id)
         return run_id in self.active_unlocked_ids if run is None else run.is_active
 
     def active_runs(self, key: Key) -> Iterator[Run]:
-        """Yield the active runs of a key in `RowsNeeded.whole_keys`: the head, then the others."""
+        """Yield the key's active runs, head first. The key must be in `RowsNeeded.whole_keys`."""
         head = self.head_run(key)
         if head is not None:
             yield head
@@ -265,11 +265,11 @@ class BatchState:
                 yield self.runs[run_id]
 
     def unread_messages(self, run: Run) -> list[InboxItem]:
-        """Return the unread messages of a run that was loaded with `may_end=True`."""
+        """Return a run's unread messages. The run must have been loaded with `may_end=True`."""
         return [item for item in self.inbox.get(run.id, ()) if item.kind == MESSAGE]
 
     def unread_answers(self, run: Run) -> list[Interrupt]:
-        """Return the answered questions of a run whose answers its job has not received.
+        """Return a run's answered questions whose answers its job has not received.
 
         A job that receives an answer closes the question, which removes its row.
         """
@@ -290,7 +290,7 @@ class BatchState:
     def emit(self, run: Run, content: EventContent, **changes: Any) -> Run:
         """Append an event of `run`, increment its `run_seq`, and apply `changes` to the run.
 
-        `changes` must not affect the counts of a lane: use `update` for those.
+        `changes` must not affect the counts of a lane: use `update` for such changes.
         """
         payload = content.encode()
         changes["run_seq"] = self._append(run, run.run_seq + 1, content.type, payload)
@@ -323,7 +323,7 @@ class BatchState:
         self._count_child(run.child_of, +1)
 
     def update(self, run: Run, documents: dict[str, Any] | None = None, **changes: Any) -> Run:
-        """Change `run`, but not its status. `documents` are changed columns no decision reads."""
+        """Change `run`, but not its status. `documents` are columns that no decision reads."""
         after = self._record(run, changes, documents)
         self._update_lane_counts(run, after)
         return after
@@ -337,16 +337,16 @@ class BatchState:
         documents: dict[str, Any] | None = None,
         **changes: Any,
     ) -> Run | None:
-        """Change the status of `run` by the transition table, and append one event.
+        """Change the status of `run` as the transition table allows, and append one event.
 
-        Return None if the table does not allow `trigger`. An end also reports the unread messages
-        and answers, frees everything that the run holds, and gives its key to the next run.
+        Return None if the table does not allow `trigger`. If the run ends, also report its unread
+        messages and answers, free everything that it holds, and give its key to the next run.
         """
         status = TRANSITIONS[trigger].get(run.status)
         if status is None:
             return None
         if status in TERMINAL:
-            # Report these before the end, because followers of the run stop reading at its end.
+            # Report unread items before the end, because followers of the run stop reading there.
             run = self._report_unread(run)
         payload = encode_transition(run.status, status, details)
         changes["status"] = status
@@ -413,7 +413,7 @@ class BatchState:
         waiting = self.waiting_run_ids[run.key]
         if waiting:
             heir = self.runs[waiting.pop(0)]
-            # The heir is ready since the end of `run`: `self.seq` is the seq of that event.
+            # The heir has been ready since `run` ended: `self.seq` is the `seq` of that event.
             self.update(
                 heir,
                 head_key=run.key,

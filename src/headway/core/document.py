@@ -59,7 +59,7 @@ def encode_document(value: object, *, field: str, byte_count_max: int = BYTE_COU
 def decode_document(
     text: str, *, field: str, byte_count_max: int = BYTE_COUNT_MAX, depth_max: int = DEPTH_MAX
 ) -> Any:
-    """Return the value of strict JSON text (S6).
+    """Parse strict JSON text, and return its value (S6).
 
     Raise InvalidInput with the path of the first error, or TooLarge. A duplicate name, NaN, a
     number out of range and a lone surrogate are errors.
@@ -83,14 +83,17 @@ def byte_count(text: str) -> int:
 
 
 def check_value(value: object, *, field: str, depth_max: int = DEPTH_MAX) -> None:
-    """Raise InvalidInput with the path of the first part of `value` that cannot be stored."""
+    """Raise InvalidInput if a part of `value` cannot be stored.
+
+    The error has the path of the first such part.
+    """
     error = _find_error(value, field, depth_max)
     if error is not None:
         raise InvalidInput(*error)
 
 
 def check_name(name: str, *, field: str, length_max: int = NAME_LENGTH_MAX) -> str:
-    """Return `name` trimmed. Raise InvalidInput unless it is 1 to 255 storable characters."""
+    """Return `name` trimmed. Raise InvalidInput if it is empty, too long or cannot be stored."""
     if not isinstance(name, str):
         raise InvalidInput(field, "must be text")
     trimmed = name.strip()
@@ -112,7 +115,10 @@ def trim_names(command: object, *fields: str) -> None:
 
 
 def parse_enum(kind: type[E], value: str, *, field: str) -> E:
-    """Return the member of `kind` with this value. Raise InvalidInput with all allowed values."""
+    """Return the member of `kind` with this value. Raise InvalidInput if there is none.
+
+    The error lists the allowed values.
+    """
     try:
         return kind(value)
     except ValueError:
@@ -171,7 +177,7 @@ _decode: Final = json.JSONDecoder(
 
 
 def _has_text_names(value: object) -> bool:
-    """Return False if an object has a name that JSON would convert to text, such as 1."""
+    """Return whether all names are strings. JSON would convert other names, such as 1, to text."""
     pending: list[Any] = [value] if isinstance(value, _CONTAINERS) else []
     while pending:
         item = pending.pop()

@@ -14,14 +14,14 @@ class Unset(Enum):
 
 UNSET: Final = Unset.UNSET
 TimeLimit = float | None | Unset
-"""A limit in seconds. None means no limit, UNSET the default limit."""
+"""A limit in seconds. None means no limit, and UNSET means the default limit."""
 
 SECONDS_MAX: Final = 100 * 366 * 24 * 60 * 60
-"""The maximum duration, a century. Every type that stores an instant can hold now plus this."""
+"""The maximum duration: a century. Every type for instants can hold a time that far ahead."""
 
 
 def resolve_limit(limit_s: TimeLimit, default_s: float | None) -> float | None:
-    """Return `limit_s`, or `default_s` if it is UNSET."""
+    """Return `limit_s`, or `default_s` if `limit_s` is UNSET."""
     return default_s if limit_s is UNSET else limit_s
 
 

@@ -162,7 +162,7 @@ class RunNotActive(ConflictError):
 class MessageRefused(ConflictError):
     """The run refuses the message. `reason` is a `Refusal`.
 
-    `can_wait` is True if `deliver="when_listening"` would store it in the run's inbox.
+    `can_wait` is True if `deliver="when_listening"` would store the message in the run's inbox.
     """
 
     def __init__(self, run_id: RunId, reason: str, *, can_wait: bool = False) -> None:
@@ -273,7 +273,7 @@ class ConfigurationError(Error):
 class SchemaMismatch(ConfigurationError):
     """The database's schema does not match this version of headway.
 
-    `remedy` is the command that fixes it, or None if only another version of headway can.
+    `remedy` is the command that fixes this. It is None if only another version of headway helps.
     """
 
     def __init__(self, problem: str, *, remedy: str | None = None) -> None:
@@ -313,7 +313,10 @@ class DatabaseUnavailable(InfrastructureError):
 
 
 class DatabaseBehind(DatabaseUnavailable):
-    """No node can be used, and at least one only lacks commits that this process has seen."""
+    """No node can be used, but at least one would be usable if it had all commits.
+
+    That node lacks commits that this process has seen.
+    """
 
     ADVICE: Final = (
         "the database was restored or failed over to a node that lacks commits which this server"
@@ -335,7 +338,7 @@ class DatabaseFileLost(InfrastructureError):
 
 
 class OutcomeUnknown(InfrastructureError):
-    """The connection was lost during a commit, and the database did not return in time.
+    """The connection was lost during a commit, and the database was not back in time.
 
     The change may have been stored. A submission with an idempotency key can be repeated safely.
     """
@@ -348,7 +351,7 @@ class OutcomeUnknown(InfrastructureError):
 
 
 class StoreFailed(InfrastructureError):
-    """The database refused the write. Nothing of it was stored."""
+    """The database refused the write. No part of it was stored."""
 
 
 class StoreOverloaded(InfrastructureError):

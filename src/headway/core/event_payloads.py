@@ -39,7 +39,7 @@ class Payload:
 
     type: ClassVar[EventType]
     may_free_capacity: ClassVar[bool] = False
-    """True if a run may be ready or a slot free now. Other instances then claim at once."""
+    """True if a run may be ready or a slot may be free now. Other instances then claim at once."""
 
     def encode(self) -> str:
         described: Any = type(self)
@@ -86,7 +86,7 @@ class StateChanged(Payload):
     """The run has a new status. The first event of a run has no `from`.
 
     `reason` is why the run was rejected, `clock` is the time limit that was exceeded, and `cancel`
-    is the request to cancel it. `forced` is true if it did not end within its grace period.
+    is the request to cancel it. `forced` is true if the run did not end within its grace period.
     """
 
     type = EventType.STATE_CHANGED
@@ -154,8 +154,8 @@ class Retried(Payload):
 class Parked(Payload):
     """The run waits, and no process holds it.
 
-    `waits_for` and `node` are the kind and the node of a flow task's wait. `reason` and
-    `stop_count` are present if its process stopped and another one continues it.
+    For a flow task, `waits_for` is the kind of wait, and `node` is the node that waits. `reason`
+    and `stop_count` are present if the run's process stopped and another process continues it.
     """
 
     type = EventType.PARKED
@@ -352,7 +352,7 @@ class KeyChanged(Payload):
 
 @dataclass(frozen=True)
 class NodeRan(Payload):
-    """One attempt of a node of a flow has ended. `seq` is that of the node run in its task."""
+    """One attempt of a node of a flow has ended. `seq` is its number in the task."""
 
     type = EventType.NODE_RUN
     seq: int

@@ -58,12 +58,12 @@ class Json(str, Generic[M]):
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: Any) -> Any:
-        """Return the schema of `M`. Pydantic calls it for the field of a model."""
+        """Return the schema of `M`. Pydantic calls this for each model field of type `Json[M]`."""
         return handler.generate_schema(get_args(source)[0])
 
 
 def format_instant(at: Instant) -> str:
-    """Format an instant by RFC 3339 in UTC, to the microsecond."""
+    """Format an instant as RFC 3339 in UTC, to the microsecond."""
     return _quote_instant(at)[1:-1]
 
 
@@ -92,7 +92,10 @@ def derive_object_encoder(described: type[M]) -> Callable[[M], Json[M]]:
 
 
 def derive_extension(described: type[M]) -> Callable[..., Json[M]]:
-    """Return a function that takes the JSON of the base class, and the added fields as keywords."""
+    """Return a function that adds the fields of a subclass to the JSON of its base class.
+
+    The function takes that JSON, and the added fields as keywords.
+    """
     inherited = get_fields(described.__mro__[1])
     fields = {name: f for name, f in get_fields(described).items() if name not in inherited}
     parameters = ", ".join(["base", "*", *fields])
@@ -103,14 +106,14 @@ class JsonField(NamedTuple):
     name: str
     """The name in JSON."""
     type: Any
-    """The type without None."""
+    """The type of the field, without None."""
     is_nullable: bool
     is_optional: bool
     """True if the field is left out when it is None."""
 
 
 def get_fields(described: Any) -> dict[str, JsonField]:
-    """Return the fields of a dataclass or of a pydantic model, by their names in the class."""
+    """Return the fields of a dataclass or pydantic model. The keys are the names in the class."""
     hints = get_type_hints(described, include_extras=True)
     fields = getattr(described, "model_fields", None) or described.__dataclass_fields__
     found = {}
@@ -160,7 +163,7 @@ def _compile(
 
 
 def _expression(kind: Any, value: str) -> str:
-    """Return the Python expression for the JSON of `value`. It contains no apostrophe."""
+    """Return a Python expression that encodes `value` as JSON. It contains no apostrophe."""
     if get_origin(kind) is Annotated:
         if _REDACTED in get_args(kind):
             return f"redact({value})"

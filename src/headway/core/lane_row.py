@@ -1,4 +1,4 @@
-"""Lanes: named queues, each with a limit of concurrent runs."""
+"""Lanes: named queues, each with a limit on concurrent runs."""
 
 from typing import Final, NamedTuple
 
@@ -16,7 +16,7 @@ class LaneRow(NamedTuple):
     is_paused: Flag = 0
     revision: int = 0
     is_set_by_hand: Flag = 0
-    """1 if a person has set `max_concurrent`, so that a job's proposal is ignored."""
+    """1 if a person has set `max_concurrent`. A limit that a job proposes is then ignored."""
     configured_limit: int | None = None
     """The last configured limit, or None if the lane was never configured."""
 

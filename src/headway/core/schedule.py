@@ -26,7 +26,7 @@ GRACE_S: Final = 60.0
 FIELD_COUNT: Final = 5
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND: Final = timedelta(microseconds=1)
-# An arbitrary instant: an expression without a fire time after it has none at all.
+# Any instant will do: an expression that has no fire time after it never fires.
 _REFERENCE_AT: Final = Instant(1_700_000_000 * SECOND_US)
 _HOUR_S: Final = 3_600.0
 
@@ -41,7 +41,7 @@ class MissedPolicy(StrEnum):
 @dataclass(frozen=True, slots=True)
 class DueTime:
     fire_at: Instant
-    """The fire time that is decided now, with all earlier ones."""
+    """The fire time to decide now. All earlier fire times are decided with it."""
     is_dropped: bool = False
 
 
@@ -121,12 +121,12 @@ class Schedule:
         return DueTime(self._last_fire_at(after=after, now=now), is_dropped=True)
 
     def _last_fire_at(self, *, after: Instant, now: Instant) -> Instant:
-        """Return the newest fire time after `after` and up to `now`, which must exist.
+        """Return the last fire time after `after` and up to `now`. There must be one.
 
-        The search does not visit all fire times.
+        The search starts near `now`, so that it does not visit all fire times.
         """
         back_s = _HOUR_S
-        while True:  # Ends at the latest once it searches from `after`.
+        while True:  # Ends at the latest when the search starts from `after`.
             last_at = None
             for fire_at in self.fire_times(after=max(after, add_seconds(now, seconds=-back_s))):
                 if fire_at > now:
@@ -156,7 +156,7 @@ def _to_instant(moment: datetime) -> Instant:
 
 
 class SavedSchedule(NamedTuple):
-    """The row of a schedule: the last fire time that was decided."""
+    """The row of a schedule. It records up to which fire time the schedule is decided."""
 
     name: str
     expression: str

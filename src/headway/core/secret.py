@@ -1,7 +1,7 @@
 """Secrets among parameters: stored, passed to the job, and never shown.
 
 A document contains a secret as `{"$secret": "its value"}`, so that every view can redact it. Views
-show it as `{"secret": "set"}`. A request that contains this value leaves the secret unchanged.
+show it as `{"secret": "set"}`. A request with this placeholder leaves the secret unchanged.
 """
 
 import json
@@ -20,7 +20,7 @@ def mark_secrets(
 ) -> dict[str, Any]:
     """Return `params` with the parameters in `names` marked as secrets.
 
-    A redacted value is replaced by the secret in `stored`. Raise InvalidInput if there is none.
+    A redacted value is replaced by the secret in `stored`. Raise InvalidInput if `stored` lacks it.
     """
     after = dict(params)
     for name in names:

@@ -13,10 +13,11 @@ PATH_LENGTH_MAX: Final = 255
 NAME_BYTE_COUNT_MAX: Final = 200
 """The maximum length of a file name, in bytes.
 
-File systems allow 255 bytes. The temporary name of an unfinished file is longer.
+File systems allow 255 bytes, but the temporary name of an unfinished file is longer
+than its final name.
 """
 FOLDER_LENGTH_MAX: Final = 150
-# Characters that some file system refuses or interprets.
+# Characters that some file systems refuse or interpret.
 _FORBIDDEN: Final = re.compile(r'[\x00-\x1f\x7f\\<>:"|?*]')
 _DEVICES: Final = re.compile(r"(con|prn|aux|nul|com[0-9]|lpt[0-9])(\..*)?", re.IGNORECASE)
 _UNESCAPED_BYTES: Final = frozenset(b"abcdefghijklmnopqrstuvwxyz0123456789_-.")
@@ -45,11 +46,11 @@ class StoredFile(NamedTuple):
     data_id: str
     path: str
     run_id: RunId
-    """The run that wrote the file last. The file belongs to it."""
+    """The run that wrote the file last. The file belongs to this run."""
     part: str
-    """The temporary name of the file before it was complete.
+    """The temporary name that the file had before it was complete.
 
-    While a file with this name exists, it must be renamed.
+    If a file with this name still exists, it must be renamed to `path`.
     """
     byte_count: int
     at: Instant
@@ -60,7 +61,7 @@ class StoredFile(NamedTuple):
 
 
 def check_path(path: str, *, field: str = "file") -> str:
-    """Return `path`. Raise InvalidInput unless it is valid below a folder on every file system."""
+    """Return `path`. Raise InvalidInput unless it is a relative path valid on all file systems."""
     check_text(path, field=field, length_max=PATH_LENGTH_MAX)
     if path.startswith("/"):
         raise InvalidInput(field, f"{path!r} is absolute; use a path relative to the run's folder")
@@ -76,7 +77,7 @@ def check_path(path: str, *, field: str = "file") -> str:
 
 
 def _find_problem(name: str) -> str:
-    """Return the problem of one name in a path, or an empty string if it is valid."""
+    """Return what is wrong with one name in a path, or an empty string if the name is valid."""
     if not name:
         return "has an empty name in it"
     if name in (".", ".."):
@@ -94,10 +95,11 @@ def _find_problem(name: str) -> str:
 
 
 def folder_name(key: str) -> str:
-    """Return the folder of a key. Different keys have different folders, ignoring case.
+    """Return the name of a key's folder.
 
-    Lowercase letters, digits and `_-.` are copied, and every other byte becomes `%` and two hex
-    digits. A name that would be too long ends in a digest of the key instead.
+    Different keys get different names, even on a file system that ignores case. Lowercase
+    letters, digits and `_-.` are copied, and every other byte becomes `%` and two hex digits. A
+    name that would be too long is cut, and ends in a digest of the key.
     """
     encoded = key.encode()
     edges = (0, len(encoded) - 1)

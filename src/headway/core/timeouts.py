@@ -20,7 +20,7 @@ A shorter lease would expire while its renewal waits for a busy database.
 LEASE_TTL_S_MAX: Final = 86_400.0
 """The maximum of `lease_ttl_s`.
 
-The runs of a crashed host wait for its lease, so more than a day is probably a typo.
+The runs of a crashed host wait until its lease expires, so more than a day is probably a typo.
 """
 SSE_PING_INTERVAL_S_MAX: Final = 30.0
 """The maximum of `sse_ping_interval_s`.
@@ -33,7 +33,7 @@ Clients such as the page and `headway run watch` close a stream after 45 s of si
 class Timeouts:
     """The time limits of one process. Raise InvalidInput if one of them is invalid.
 
-    The names are those of the settings, so that an error names the setting to change.
+    The fields have the names of the settings, so that an error names the setting to change.
     """
 
     execution_timeout_s: float = EXECUTION_TIMEOUT_S

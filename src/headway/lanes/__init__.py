@@ -1,7 +1,7 @@
 """Lanes: named queues within one process, for work that need not survive the process.
 
 Work in one session runs one piece at a time, in the order of arrival. All sessions together share a
-global lane, which runs a few at a time:
+global lane, which runs a few pieces at a time:
 
     lanes = Lanes({"main": 4})
 

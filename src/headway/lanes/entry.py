@@ -64,4 +64,4 @@ class Entry:
     has_warned: bool = False
     started_s: float = 0.0
     generation: int | None = None
-    """The generation of the lane when this task started, or None before that."""
+    """The generation of the lane when this task started, or None if it has not started."""

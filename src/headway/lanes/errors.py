@@ -2,7 +2,7 @@
 
 LaneError
 ├── InvalidWork     an argument of the call is invalid; also a ValueError
-├── LaneCleared     the lane was cleared while the task waited; it never started
+├── LaneCleared     the lane was cleared while the task waited; the task never started
 ├── LanesDraining   the lanes accept no new work, because the program is about to exit
 ├── TaskTimedOut    the task ran for longer than its timeout; also a TimeoutError
 └── InvalidLimits   the limits are invalid and none was applied; also a ValueError

@@ -30,7 +30,7 @@ class Lane:
         return self._active.get(entry.task_id) is entry
 
     def enqueue(self, entry: Entry, now_s: float) -> bool:
-        """Add an entry. Return True if it is active at once, and False if it waits for a drain."""
+        """Add an entry. Return True if it is active at once, or False if it has to wait."""
         # During a drain an entry that was yielded may not have started yet, so queue behind it.
         if self._is_draining or len(self._active) >= self.max_concurrent:
             self._queue.add(entry)
@@ -42,7 +42,8 @@ class Lane:
     def drain(self, now_s: float) -> Iterator[Entry]:
         """Yield the entries that may start. Each is active from the moment it is yielded.
 
-        A second drain during the first yields nothing: the first yields all entries, in order.
+        A drain that begins during another drain yields nothing: the outer drain yields all entries,
+        in order.
         """
         if self._is_draining:
             return
@@ -71,7 +72,7 @@ class Lane:
         return cleared
 
     def reset(self, generation: int) -> None:
-        """Remove all active entries, since their ends may never be reported. Waiting ones stay."""
+        """Remove all active entries, because they may never report their end. Keep waiting ones."""
         self.generation = generation
         self._active.clear()
 

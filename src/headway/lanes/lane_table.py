@@ -14,9 +14,9 @@ from headway.lanes.names import global_lane
 
 
 class LaneTable:
-    """All lanes by name. Methods that free slots return the entries that may start then.
+    """All lanes by name. Methods that free slots return the entries that may now start.
 
-    Callers must iterate over such an iterable to its end. An entry is active from the moment it is
+    Callers must iterate over all of the returned entries. An entry is active from the moment it is
     yielded.
     """
 
@@ -27,7 +27,7 @@ class LaneTable:
         self._lanes: dict[str, Lane] = {}
 
     def enqueue(self, entry: Entry, now_s: float) -> bool:
-        """Add an entry to its lane. Return True if it is active at once, and False if it waits."""
+        """Add an entry to its lane. Return True if it is active at once, or False if it waits."""
         lane = self._lanes.get(entry.lane)
         if lane is None:
             lane = self._lanes[entry.lane] = self._new_lane(entry.lane)
@@ -92,7 +92,7 @@ class LaneTable:
         return {task_id for lane in self._lanes.values() for task_id in lane.active_ids}
 
     def view(self, name: str) -> LaneView:
-        """Return the lane at this moment. An unused lane is empty."""
+        """Return the current state of a lane. A lane that is not in use is empty."""
         name = global_lane(name)
         return (self._lanes.get(name) or self._new_lane(name)).view()
 

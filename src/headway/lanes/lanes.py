@@ -73,11 +73,13 @@ class Lanes:
     ) -> T:
         """Wait for a slot in `lane`, then do `work`. Return its result or raise its error.
 
-        Raise InvalidWork if an argument is invalid, LanesDraining at once if the lanes accept no
-        new work, LaneCleared if the lane is cleared during the wait, and TaskTimedOut if the work
-        takes longer than `timeout_s`, counted from its start. Cancelling a waiting call removes it
-        from the queue. A wait of `warn_after_s` is logged and reported to `on_wait` once; an error
-        that `on_wait` raises goes to the loop's exception handler.
+        Raise InvalidWork if an argument is invalid. Raise LanesDraining at once if the lanes accept
+        no new work. Raise LaneCleared if the lane is cleared during the wait. Raise TaskTimedOut if
+        the work takes longer than `timeout_s`, counted from its start.
+
+        Cancelling a waiting call removes it from the queue. When a call has waited for
+        `warn_after_s`, the wait is logged and reported to `on_wait`, once. An error that `on_wait`
+        raises goes to the loop's exception handler.
         """
         _check_work_arguments(work, lane, priority, warn_after_s, on_wait, timeout_s=timeout_s)
         entry = Entry(
@@ -120,9 +122,9 @@ class Lanes:
     ) -> T:
         """Do `work` when it is its turn in the session and a slot of the global `lane` is free.
 
-        The work of one session runs one at a time, in the order of arrival. The limit of `lane`
-        applies to the work of all sessions together. Arguments and errors are those of `run`.
-        `priority` counts in the global lane only.
+        The calls of one session run one at a time, in the order of arrival. The limit of `lane`
+        applies to all sessions together. Arguments and errors are the same as for `run`. `priority`
+        has an effect in the global lane only.
         """
         _check_work_arguments(work, lane, priority, warn_after_s, on_wait, timeout_s=timeout_s)
 
@@ -165,9 +167,9 @@ class Lanes:
 
     @contextmanager
     def reset_on_signal(self) -> Iterator[None]:
-        """Call `reset_all` on each SIGUSR1 inside the block. Usable in the main thread only.
+        """Call `reset_all` on each SIGUSR1 until the `with` block ends.
 
-        The previous handler is restored afterwards.
+        The previous handler is then restored. Usable in the main thread only.
         """
         # Not `loop.add_signal_handler`: it does not restore the previous handler.
         loop = asyncio.get_running_loop()
@@ -186,7 +188,7 @@ class Lanes:
         self._start(self._table.set_limit(global_lane(lane), limit, self._clock()))
 
     def set_limits(self, limits: Mapping[str, int]) -> None:
-        """Replace all limits. Lanes that are not named get their defaults again.
+        """Replace all limits. Lanes that `limits` does not name get their default limits.
 
         Raise InvalidLimits with a list of all problems, and change nothing, if a limit is invalid.
         """
@@ -199,7 +201,7 @@ class Lanes:
     async def wait_for_active(self, timeout_s: float) -> bool:
         """Wait until all tasks that are active now, in any lane, have ended.
 
-        Return False if some still run after `timeout_s`. Never raises.
+        Return False if some of them still run after `timeout_s`. Never raises.
         """
         return await self._end_watcher.wait(self._table.active_ids(), timeout_s)
 
@@ -235,7 +237,7 @@ class Lanes:
 
 
 class _TaskEndWatcher:
-    """Waits until given tasks have ended, whatever other tasks start in the meantime."""
+    """Waits until certain tasks have ended. Tasks that start in the meantime do not matter."""
 
     def __init__(self) -> None:
         self._waiters: list[tuple[set[TaskId], asyncio.Future[None]]] = []

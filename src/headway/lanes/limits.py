@@ -19,7 +19,7 @@ LIMIT_MAX: Final = 1_000_000
 
 
 class LaneLimits:
-    """The current limits. A lane without a limit has `FALLBACK_LIMIT` and is not stored here."""
+    """The current limits. A lane that is not stored here has `FALLBACK_LIMIT`."""
 
     def __init__(self) -> None:
         self._limits: dict[str, int] = dict(DEFAULT_LIMITS)
@@ -35,12 +35,12 @@ class LaneLimits:
         """Set the limit of one lane. Raise InvalidLimits if it is invalid."""
         name, checked = next(iter(validate_limits({lane: limit}).items()))
         if checked == FALLBACK_LIMIT and name not in DEFAULT_LIMITS:
-            self._limits.pop(name, None)  # The same as no entry. Stored names would accumulate.
+            self._limits.pop(name, None)  # No entry means the same. Stored names would accumulate.
         else:
             self._limits[name] = checked
 
     def replace(self, limits: Mapping[str, int]) -> None:
-        """Replace all limits; lanes that are not named get their defaults.
+        """Replace all limits. Lanes that `limits` does not name get their default limits.
 
         Raise InvalidLimits and change nothing if a limit is invalid.
         """

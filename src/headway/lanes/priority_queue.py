@@ -28,9 +28,9 @@ class Fifo:
     def __init__(self) -> None:
         self._entries: dict[TaskId, Entry] = {}
         self._ids: list[TaskId] = []
-        """Task ids in the order of arrival, which is rising. Ids of removed entries are gaps."""
+        """Task ids in the order of arrival, so they rise. Ids of removed entries stay as gaps."""
         self._head_index = 0
-        """The index in `_ids` of the head, or of a gap before it."""
+        """The index of the head in `_ids`, or the index of a gap before the head."""
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -76,7 +76,7 @@ class PriorityQueue:
         self._queues: dict[Priority, Fifo] = {}
         """The queue of each priority that has waiting entries."""
         self._pass_counts: dict[Priority, int] = {}
-        """For each priority, how many more urgent entries started while its current head waited."""
+        """Maps a priority to how often more urgent entries passed over its current head."""
 
     def __bool__(self) -> bool:
         return bool(self._queues)
@@ -103,7 +103,7 @@ class PriorityQueue:
         return entry
 
     def count_ahead_of(self, entry: Entry) -> int:
-        """Count the more urgent entries, and the earlier entries of the same priority."""
+        """Count the entries that are more urgent, or earlier with the same priority."""
         urgent_count = sum(len(queue) for p, queue in self._queues.items() if p < entry.priority)
         return urgent_count + self._queues[entry.priority].count_before(entry)
 

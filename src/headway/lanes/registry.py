@@ -1,4 +1,4 @@
-"""A registry of each session's active run, to send it messages, abort it or wait for it."""
+"""A registry of each session's active run, to send it messages, abort it or await its end."""
 
 import asyncio
 from enum import StrEnum
@@ -37,7 +37,10 @@ class QueueMessageRefusal(StrEnum):
 
 
 class QueueMessageResult(NamedTuple):
-    """A result that is true if the message was queued. Otherwise `refusal` is the reason."""
+    """The outcome of `queue_message`. It is truthy if the message was queued.
+
+    Otherwise `refusal` is the reason why it was not queued.
+    """
 
     refusal: QueueMessageRefusal | None = None
 
@@ -67,7 +70,7 @@ class ActiveRunRegistry:
     def clear(self, session_id: str, run: ActiveRun) -> bool:
         """Remove `run` and return True. Return False if another run, or none, is registered.
 
-        So the `finally` of a replaced run cannot remove its successor.
+        So a replaced run that calls `clear` in its `finally` cannot remove its successor.
         """
         if self._runs.get(session_id) is not run:
             log.debug("run_clear_ignored", extra={"session_id": session_id})
@@ -83,7 +86,7 @@ class ActiveRunRegistry:
         return self._runs.get(session_id)
 
     def queue_message(self, session_id: str, text: str) -> QueueMessageResult:
-        """Pass the message to the active run, if it accepts one now. Never blocks or raises."""
+        """Pass the message to the active run, if the run accepts it now. Never blocks or raises."""
         run = self._runs.get(session_id)
         if run is None:
             return QueueMessageResult(QueueMessageRefusal.NO_ACTIVE_RUN)
@@ -106,8 +109,8 @@ class ActiveRunRegistry:
     async def wait_for_end(self, session_id: str, timeout_s: float = WAIT_TIMEOUT_S) -> bool:
         """Wait until the session has no active run. Return False after `timeout_s`.
 
-        A shorter timeout than 100 ms counts as 100 ms. Never raises. All waiting callers are woken.
-        Replacing a run does not end the wait.
+        A timeout of less than 100 ms counts as 100 ms. Never raises. When the run is cleared, all
+        waiting callers are woken. Replacing a run does not end the wait.
         """
         if session_id not in self._runs:
             return True

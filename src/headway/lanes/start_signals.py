@@ -57,7 +57,7 @@ class StartSignals:
     def _resolve(self, entry: Entry, *, may_start: bool) -> None:
         waiter = self._waiters[entry.task_id]
         self.discard(entry)
-        if not waiter.may_start.done():  # Done if its caller was canceled and is about to leave.
+        if not waiter.may_start.done():  # Done if the caller was canceled and is about to leave.
             waiter.may_start.set_result(may_start)
 
     def _on_timer(self, entry: Entry) -> None:

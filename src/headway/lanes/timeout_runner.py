@@ -2,7 +2,7 @@
 
 `asyncio.timeout` cancels its body and then waits for as long as the body takes. Here the work is a
 separate task, so that the caller can continue without it. Such a task cannot belong to a TaskGroup,
-which would wait for it too. `TimeoutRunner` owns it until it ends.
+which would wait for it too. `TimeoutRunner` owns the task until it ends.
 """
 
 import asyncio
@@ -31,9 +31,9 @@ class TimeoutRunner:
     async def run(self, work: Callable[[], Awaitable[T]], *, lane: str, timeout_s: float) -> T:
         """Return the result of the work, or raise its error.
 
-        Raise TaskTimedOut after `timeout_s` plus the grace period at the latest. As with
-        `asyncio.timeout`, a result or an error with which the work reacts to the cancellation is
-        passed on. If the caller is canceled, the work is canceled.
+        After `timeout_s` the work is canceled. If it then ends with a result or an error within the
+        grace period, that is returned or raised, as with `asyncio.timeout`. Otherwise raise
+        TaskTimedOut. If the caller is canceled, the work is canceled too.
         """
         task = asyncio.get_running_loop().create_task(_await_work(work))
         try:

@@ -12,7 +12,7 @@ from headway.ports.run_reader import LaneCounts
 
 @dataclass(frozen=True, slots=True)
 class ListedInterrupt:
-    """An open interrupt, which is a question of a run without an answer yet."""
+    """An open interrupt: a run's question that has no answer yet."""
 
     interrupt: Interrupt
     key: Key
@@ -46,7 +46,7 @@ class BoardReader(Protocol):
         run_id: RunId | None = None,
         after: tuple[Instant, RunId, str] | None = None,
     ) -> AsyncIterator[ListedInterrupt]:
-        """Yield the open interrupts, oldest first; only interrupts of one run if `run_id` is given.
+        """Yield all open interrupts, oldest first, or only those of the run `run_id`.
 
         Rows are read lazily, in small batches. For the next page, pass the `cursor` of the last
         interrupt as `after`.

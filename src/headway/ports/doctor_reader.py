@@ -1,4 +1,4 @@
-"""Reads of `headway doctor`. They are paged, and each page is as of one instant."""
+"""Reads for `headway doctor`. They are paged, and each page shows one instant."""
 
 from collections.abc import Sequence
 from typing import Protocol
@@ -12,13 +12,13 @@ class DoctorReader(Protocol):
     async def extent(self) -> StreamExtent: ...
 
     async def run_page(self, *, after_seq: int, limit: int) -> ExaminedRuns:
-        """Return the next runs in the order of acceptance, with all rows that belong to them."""
+        """Return the runs after `after_seq` in the order of acceptance, with all their rows."""
         ...
 
     async def event_page(self, *, after_seq: int, limit: int) -> ExaminedEvents:
-        """Return a page of events that covers the next `limit` numbers after `after_seq`.
+        """Return the events whose numbers are the next `limit` numbers after `after_seq`.
 
-        The numbers of pruned events are skipped. The page ends at the end of the stream.
+        Numbers of pruned events do not count. The page is shorter at the end of the stream.
         """
         ...
 

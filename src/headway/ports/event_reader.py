@@ -43,10 +43,12 @@ class EventReader(Protocol):
         length_max: int | None = None,
         run_id: RunId | None = None,
     ) -> EventSlice:
-        """Return the events after `after_seq`, in order; with `run_id`, only events of that run.
+        """Return the next events after `after_seq`, in order.
 
-        No event is missing between them, except pruned events. The payloads together are at most
-        `length_max` long, unless the first alone is longer. No other payload is loaded.
+        With `run_id`, return only events of that run. No event between them is missing, except
+        pruned events. The total length of the payloads is at most `length_max`. The first event is
+        returned even if its payload alone is longer. Payloads of events that are not returned are
+        not loaded.
         """
         ...
 

@@ -1,7 +1,7 @@
 """The data directory: the finished files of keys, and the unfinished parts of runs.
 
-Callers check names with `core/stored_file.py` first. Calls are quick, except those whose docstring
-requires a thread.
+Callers check names with `core/stored_file.py` first. Calls are quick, except
+calls whose docstring requires a thread.
 """
 
 from collections.abc import Callable, Sequence
@@ -52,7 +52,7 @@ class FileFolder(Protocol):
     def has_run(self, run_id: RunId) -> bool: ...
 
     def hold_run_shared(self, run_id: RunId) -> Hold:
-        """Lock the run's folder as one of possibly several writers. Create it if needed."""
+        """Lock the run's folder, together with other writers. Create the folder if needed."""
         ...
 
     def hold_run_exclusive(self, run_id: RunId) -> Hold | None:
@@ -66,7 +66,7 @@ class FileFolder(Protocol):
     def parts(self, run_id: RunId) -> list[str]: ...
 
     def create_part(self, run_id: RunId, part: str) -> PartFile:
-        """Create a new file in the run's folder. `part` must not have been used before."""
+        """Create a new file in the run's folder. The name `part` must be unused so far."""
         ...
 
     def drop_part(self, run_id: RunId, part: str) -> None: ...
@@ -81,7 +81,7 @@ class FileFolder(Protocol):
         ...
 
     def check_path(self, key: Key, path: str) -> None:
-        """Raise InvalidInput if the path leads through a link or a file, or is a folder itself."""
+        """Raise InvalidInput if the path leads through a link or a file, or is itself a folder."""
         ...
 
     def has_file(self, key: Key, path: str) -> bool: ...

@@ -19,17 +19,17 @@ class FileReader(Protocol):
     async def list_run_files(
         self, run_id: RunId, *, limit: int, after: str = ""
     ) -> Sequence[StoredFile]:
-        """Return the run's files in all data directories, sorted by path, after `after`."""
+        """Return the run's files in all data directories, sorted by path. Begin after `after`."""
         ...
 
     async def files_by_part(
         self, run_id: RunId, *, data_id: str, parts: Sequence[str]
     ) -> Sequence[StoredFile]:
-        """Return the run's files whose unfinished part had one of the names `parts`."""
+        """Return the run's files whose unfinished parts had one of the names in `parts`."""
         ...
 
     async def files_of_key(
         self, key: Key, *, data_id: str, limit: int, after: str = ""
     ) -> Sequence[StoredFile]:
-        """Return the key's files in one data directory, sorted by path, after `after`."""
+        """Return the key's files in one data directory, sorted by path. Begin after `after`."""
         ...

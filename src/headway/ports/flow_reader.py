@@ -55,7 +55,7 @@ class FlowReader(Protocol):
     async def versions(
         self, flow: str, *, limit: int, before: int | None = None
     ) -> Sequence[VersionSummary]:
-        """Return the versions of a flow that are lower than `before`, newest first."""
+        """Return the flow's versions whose numbers are lower than `before`, newest first."""
         ...
 
     async def task(self, run_id: RunId) -> FlowTask | None: ...
@@ -74,9 +74,9 @@ class FlowReader(Protocol):
     async def stored_task(self, run_id: RunId) -> StoredTask | None: ...
 
     async def shared_state(self, run_id: RunId) -> SharedState:
-        """Return the shared state as of one instant. It is empty for a run that is not a task."""
+        """Return the task's shared state at one instant. It is empty if the run is not a task."""
         ...
 
     def node_runs(self, run_id: RunId, *, limit: int, after_seq: int = 0) -> AsyncIterator[NodeRun]:
-        """Yield the task's node runs in the order of their ends. Rows are read lazily."""
+        """Yield the task's node runs in the order in which they ended. Rows are read lazily."""
         ...

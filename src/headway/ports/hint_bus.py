@@ -30,18 +30,19 @@ class HintBus(Protocol):
     """
 
     async def acquire_lease(self, key: Key, claim: Claim) -> RunId | None:
-        """Acquire the key's lease. Return None if this claim has it now, else the run that has it.
+        """Acquire the key's lease for the claim. Return None, or the run that holds the lease.
 
-        If this claim already holds the lease, its full lifetime starts again.
+        None means that this claim holds the lease now. If it already held the lease, the full
+        lifetime of the lease starts again.
         """
         ...
 
     async def renew_lease(self, key: Key, claim: Claim) -> bool:
-        """Extend the lease. Return False if the claim has no lease."""
+        """Extend the lease. Return False if the claim does not hold the lease."""
         ...
 
     async def release_lease(self, key: Key, claim: Claim) -> bool:
-        """Release the lease. Return False if the claim has no lease."""
+        """Release the lease. Return False if the claim does not hold the lease."""
         ...
 
     async def publish_hint(self, run_id: RunId, hint: Hint) -> None:
@@ -49,7 +50,7 @@ class HintBus(Protocol):
         ...
 
     async def watch(self, run_id: RunId, listener: Callable[[Hint], None]) -> Callable[[], None]:
-        """Call `listener` with each hint for the run. Return a function that removes it.
+        """Call `listener` with each hint for the run. Return a function to remove the listener.
 
         The listener is called on the event loop and must not block. Hints can be lost; after a
         possible loss the listener receives `Hint.RESYNC`.

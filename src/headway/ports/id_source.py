@@ -7,7 +7,7 @@ from headway.core.ids import InstanceId, RunId
 
 class IdSource(Protocol):
     def run_id(self) -> RunId:
-        """Return a new id. Later ids sort later, so that the index of runs grows at its end."""
+        """Return a new id. Newer ids sort last, so that the index of runs grows at its end."""
         ...
 
     def instance_id(self) -> InstanceId: ...

@@ -7,8 +7,8 @@ from typing import Protocol
 class LifeLock(Protocol):
     """A lock that this process holds until it ends, and checks of other processes' locks.
 
-    A lock counts as held unless the end of its process is certain. While it counts as held, only
-    the lease of the instance decides.
+    A lock counts as held unless its process has certainly ended. While the lock counts as held,
+    only the instance's lease decides whether the instance is dead.
     """
 
     def acquire(self) -> str | None:

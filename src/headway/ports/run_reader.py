@@ -57,7 +57,7 @@ class Snapshot:
 
 
 class WatchedRun(NamedTuple):
-    """The columns of a run that its waiters poll, for thousands of runs at once."""
+    """The columns of a run that waiters poll. They may poll thousands of runs at once."""
 
     run_seq: int
     """The number of events of the run so far."""
@@ -65,7 +65,7 @@ class WatchedRun(NamedTuple):
 
 
 class HeldRun(NamedTuple):
-    """The columns of a run that its holder polls, for thousands of runs at once."""
+    """The columns of a run that its holder polls. It may poll thousands of runs at once."""
 
     id: RunId
     token: str
@@ -148,17 +148,23 @@ class RunReader(Protocol):
         ...
 
     async def children_to_cancel(self, parent_id: RunId, *, limit: int) -> Sequence[RunId]:
-        """Return the active children without a cancel request yet, oldest first."""
+        """Return the parent's active children that have no cancel request yet, oldest first."""
         ...
 
     async def queued_runs(
         self, lane: LaneName, *, limit: int, before_seq: int | None = None
     ) -> Sequence[Run]:
-        """Return the lane's runs that never started, newest first; pages as in `list_runs`."""
+        """Return the lane's runs that have not started, newest first.
+
+        For the next page, pass the `seq` of the last run as `before_seq`.
+        """
         ...
 
     async def oldest_runs(self, *, after_seq: int, limit: int) -> Sequence[Run]:
-        """Return the runs after `after_seq` in the order of acceptance, the order of pruning."""
+        """Return the runs after `after_seq`, in the order of acceptance.
+
+        Runs are pruned in the same order.
+        """
         ...
 
     async def oldest_idempotency_keys(self, *, before: Instant, limit: int) -> Sequence[str]:

@@ -39,9 +39,9 @@ class Store(Protocol):
         """Renew the instance's lease every third of `ttl_s`, until the returned function is called.
 
         Renewal continues for up to a minute while the event loop is blocked. After each answer
-        `on_renewed` is called with the time until which the lease can be trusted, by this process's
-        monotonic clock, or with None if the instance was declared dead. `on_renewed` is called
-        in another thread and must not block.
+        of the database, `on_renewed` is called with the time until which the lease can be trusted,
+        by this process's monotonic clock. It is called with None if the instance was declared dead.
+        It is called in another thread and must not block.
         """
         ...
 
@@ -54,20 +54,21 @@ class Store(Protocol):
         source: Callable[[Command[Any]], Command[A] | None],
         on_answer: Callable[[Any, A], None],
     ) -> Callable[[], None]:
-        """Add commands of `source` to the batches, until the returned function is called.
+        """Add commands from `source` to the batches, until the returned function is called.
 
-        `apply` calls `source` with its command. `source` returns None, or a command to decide in
-        the same transaction after all others. A batch contains only the first command that `source`
-        returns for it.
+        `apply` calls `source` with its own command. `source` returns None or another command, which
+        is decided in the same transaction after all others. A batch contains only the first command
+        that `source` returns for it.
+
         `on_answer` is called in the event loop with each added command and its answer. It is not
-        called if the command failed.
+        called if the added command failed.
         """
         ...
 
     def listen(
         self, listener: Callable[[Sequence[Event]], None], *, origin: EventOrigin = EventOrigin.ALL
     ) -> Callable[[], None]:
-        """Call `listener` with the events of each commit. Return a function that removes it.
+        """Call `listener` with each commit's events. Return a function to remove the listener.
 
         Events of this process are always delivered. Events of other processes are delivered only if
         the database sends notifications. Delivery is a hint: events may be missing or arrive twice.

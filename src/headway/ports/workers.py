@@ -31,8 +31,8 @@ class WorkerClient(Protocol):
     ) -> tuple[int, bytes]:
         """Send a request, and return the status and the body of the worker's answer.
 
-        Raise WorkerCallFailed if there is no answer, its subclass WorkerConnectFailed if the worker
-        did not receive the call, and InvalidWorkerResponse if the answer is invalid.
+        Raise WorkerCallFailed if there is no answer. Raise its subclass WorkerConnectFailed if the
+        worker did not receive the call. Raise InvalidWorkerResponse if the answer is invalid.
 
         `on_line` receives progress: it is called with each line of an NDJSON answer. The first line
         for which it returns False is the body.

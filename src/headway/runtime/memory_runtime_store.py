@@ -1,6 +1,6 @@
 """The runtime store of a single process: dictionaries without background tasks.
 
-Nothing expires, because this process is the only holder and its state ends with it.
+Nothing expires, because only this process holds leases, and the state ends with the process.
 """
 
 import asyncio

@@ -13,9 +13,9 @@ async def open_runtime_store(
 ) -> AsyncIterator[RuntimeStore]:
     """Open the runtime store in Redis, or in the memory of this process if there is no URL.
 
-    The store connects on first use, so that the program starts even if Redis is unavailable. At the
-    end of the block, waiting callers receive SHUTDOWN_ANSWER. Raise ConfigurationError if the URL
-    is invalid, or the extra `headway[redis]` is not installed.
+    The store connects on first use, so that the program starts even if Redis is unavailable. When
+    the `async with` block ends, waiting callers receive SHUTDOWN_ANSWER. Raise ConfigurationError
+    if the URL is invalid, or the extra `headway[redis]` is not installed.
     """
     if redis_url is None:
         memory_store = MemoryRuntimeStore(limits)

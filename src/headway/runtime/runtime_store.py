@@ -28,7 +28,7 @@ class Phase(StrEnum):
 class ResolveAnswer(StrEnum):
     RESOLVED = "resolved"
     STALE = "stale"
-    """The run has open interrupts, but this one is answered, closed or was never opened."""
+    """The run has open interrupts, but this one is answered or closed, or was never opened."""
     NOT_WAITING = "not_waiting"
     """The run has no open interrupt."""
 
@@ -47,7 +47,7 @@ class InjectAnswer(StrEnum):
 class RuntimeLimits:
     """Lifetimes and maximum counts of the entries in the runtime store.
 
-    In the store in memory no entry expires. The lease, the execution time of a run and the time
+    In the in-memory store no entry expires. The lease, the execution time of a run and the time
     to answer are three independent timeouts.
     """
 
@@ -57,7 +57,7 @@ class RuntimeLimits:
     message_count_max: int = 1_000
     """The maximum number of messages per run that are not drained yet."""
     interrupt_count_max: int = 10_000
-    """The maximum number of interrupts per run, open and answered."""
+    """The maximum number of interrupts per run, counting open and answered ones."""
 
     def __post_init__(self) -> None:
         for name in ("lease_ttl_s", "permission_timeout_s", "execution_timeout_s"):
@@ -72,15 +72,15 @@ class RuntimeLimits:
 
 
 class RuntimeStore(HintBus, Protocol):
-    """One store for all instances. Any call may raise RuntimeUnavailable, within seconds.
+    """The runtime store that all instances share. Any call may raise RuntimeUnavailable.
 
-    A call that raised RuntimeUnavailable may have taken effect. Every call can be repeated, but a
-    repeated `inject_message` may add its message twice, and a repeated `resolve_interrupt` or
-    `drain_messages` may find that the first call took effect.
+    A call that fails does so within seconds. A call that raised RuntimeUnavailable may have taken
+    effect. Every call can be repeated, but a repeated `inject_message` may add its message twice,
+    and a repeated `resolve_interrupt` or `drain_messages` may find that the first call took effect.
 
-    The interactive flag is part of the lease: it is renewed and released with it. The store itself
-    sends hints for the cancels, answers and messages that pass through it. Every hint also makes
-    the waiting callers of its run check again.
+    The interactive flag is part of the lease: the flag is renewed and released with the lease. The
+    store itself sends hints for the cancels, answers and messages that pass through it. Every hint
+    also makes the waiting callers of its run check again.
     """
 
     async def mark_interactive(
@@ -103,7 +103,7 @@ class RuntimeStore(HintBus, Protocol):
     async def create_interrupt(
         self, run_id: RunId, call_id: str, *, timeout_s: float | None = None
     ) -> bool:
-        """Open an interrupt before it is announced. Return False if the run has too many.
+        """Open an interrupt before announcing it. Return False if the run has too many interrupts.
 
         An interrupt that is already open or answered does not change, so that the next claim of the
         run finds the answer. In a run that is to be canceled, a new interrupt is answered at
@@ -120,7 +120,7 @@ class RuntimeStore(HintBus, Protocol):
         CANCELED_ANSWER and SHUTDOWN_ANSWER are answers too. None is also returned if the run is
         cleaned up during the wait. An interrupt without an answer is closed when this returns, so
         each interrupt has one waiting caller at a time. Raise RuntimeUnavailable if the store is
-        unavailable at the beginning or at the end. An outage in between only delays the answer.
+        unavailable when the wait begins or ends. An outage in between only delays the answer.
         """
         ...
 

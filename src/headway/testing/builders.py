@@ -86,7 +86,7 @@ def a_submit(
 
 
 def a_run(**fields: Any) -> Run:
-    """Build a run for tests of decisions: queued and the head of its key, unless overridden."""
+    """Build a run. Unless `fields` override it, the run is queued and the head of its key."""
     run_id: RunId = fields.get("id", a_run_id())
     key = fields.get("key", KEY)
     run = Run(
@@ -192,7 +192,7 @@ def a_message(
     delivery: Delivery = Delivery.WHEN_LISTENING,
     idempotency_key: str | None = None,
 ) -> PostToInbox:
-    """Build a message for the inbox of a run. By default the run need not listen yet."""
+    """Build a message for a run's inbox. By default it is stored until the run listens."""
     return PostToInbox(
         run_id=run_id,
         kind=kind,

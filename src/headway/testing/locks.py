@@ -1,4 +1,4 @@
-"""A life lock for tests that never reports the end of a process, so that leases decide."""
+"""A life lock for tests. It never reports that a process has ended, so leases decide."""
 
 from collections.abc import Collection
 from typing import Final

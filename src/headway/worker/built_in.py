@@ -14,7 +14,7 @@ _BAD_INPUT: Final = "bad input"
 
 @builtin_services
 async def transform(value: Any, params: Mapping[str, Any]) -> Any:
-    """Return text in upper or lower case, by `op`, or a number multiplied by `mul`."""
+    """Convert text to the case that `op` names, or multiply a number by `mul`."""
     if isinstance(value, str):
         match params.get("op"):
             case "upper":
@@ -30,7 +30,7 @@ async def transform(value: Any, params: Mapping[str, Any]) -> Any:
 
 
 async def add_up(items: Any) -> Any:
-    """Return the sum of a list. Numbers may be given as text. All other items are skipped."""
+    """Return the sum of the numbers in a list. They may be written as text. Skip other items."""
     if not isinstance(items, list):
         raise ServiceError(_BAD_INPUT)
     return sum(number for item in items if (number := _parse_number(item)) is not None)

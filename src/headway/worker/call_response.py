@@ -34,7 +34,7 @@ class CallResponse:
         self._stream: web.StreamResponse | None = None
 
     def send_progress(self, progress: Document) -> None:
-        """Queue progress, from any thread. It is dropped if the caller does not accept progress."""
+        """Queue progress. It is dropped if the caller does not accept progress. Thread-safe."""
         if not self._accepts_progress:
             return
         if threading.get_ident() == self._thread_id:

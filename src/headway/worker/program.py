@@ -32,11 +32,12 @@ REGISTER_RETRY_S: Final = 2.0
 REREGISTER_S: Final = 60.0
 """The time between two registrations.
 
-A registry that has lost the worker still accepts its heartbeats, so heartbeats are not enough.
+A registry that has lost the worker's registration still accepts its heartbeats, so heartbeats alone
+are not enough.
 """
 HEARTBEAT_S: Final = 5.0
 DEREGISTER_TIMEOUT_S: Final = 2.0
-"""How long a worker that stops waits for the registry to accept its deregistration."""
+"""How long a worker waits on exit until the registry has accepted its deregistration."""
 DRAIN_S: Final = 10.0
 REQUEST_TIMEOUT_S: Final = 5.0
 TOKEN_LENGTH_MIN: Final = 16
@@ -46,7 +47,7 @@ log = event_log(__name__)
 
 
 class Worker:
-    """A worker: executes services for flows inside its `async with` block.
+    """A worker, which executes services for flows until its `async with` block ends.
 
     Addresses and tokens that are not given come from environment variables (R5.13).
     """
@@ -64,7 +65,7 @@ class Worker:
         drain_s: float = DRAIN_S,
         heartbeat_s: float = HEARTBEAT_S,
     ) -> None:
-        """Create a worker of `services` and the built-in services.
+        """Create a worker that offers `services` and the built-in services.
 
         The worker sends `token` to the registry, which is the headway server. Callers of the worker
         must send `worker_token`.
@@ -154,7 +155,7 @@ class Worker:
         await self._registered.wait()
 
     def _bind(self) -> socket.socket:
-        """Bind the requested port, or a free one if it is in use.
+        """Bind the requested port, or a free port if the requested one is in use.
 
         Raise ConfigurationError if other hosts can reach the address and there is no worker token.
         """
@@ -171,9 +172,12 @@ class Worker:
         return bound
 
     async def _keep_registered(self) -> None:
-        """Register, retry until it succeeds, then send heartbeats, and register again regularly."""
+        """Keep the worker registered: register, send heartbeats, and register again regularly.
+
+        A failed registration is retried until it succeeds.
+        """
         is_registered = False
-        while True:  # Until cancelled.
+        while True:  # Until canceled.
             while not await self._register():
                 is_registered = False
                 await asyncio.sleep(REGISTER_RETRY_S)

@@ -18,10 +18,10 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 @dataclass(slots=True, eq=False)
 class Call:
-    """One call of a service, passed to the function as its third argument."""
+    """One call of a service. The service's function receives it as its third argument."""
 
     id: str
-    """The id of the call, which is the same if the call is repeated after a crash.
+    """The id of the call. It is the same if the call is repeated after a crash.
 
     Empty if the caller sent no id.
     """
@@ -33,13 +33,13 @@ class Call:
     send_progress: Callable[[Document], None]
     """Sends encoded progress to the caller. A service calls `progress` instead."""
     canceled: bool = False
-    """True if the result is no longer needed. A long plain `def` should check it regularly.
+    """True if the result is no longer needed. A long-running plain `def` should check it.
 
     An `async def` need not check it, because its asyncio task is canceled.
     """
 
     def progress(self, /, **values: Any) -> None:
-        """Replace the task's progress by `values` and the name of the node.
+        """Replace the task's progress. The new progress is `values` and the node's name.
 
         Call this as often as needed, from any thread. The newest progress is sent at most ten times
         per second. Raise InvalidInput if the values are not JSON or too large.
@@ -66,7 +66,7 @@ class Services:
         return sorted(self._functions)
 
     def __call__(self, function: F | None = None, /, *, name: str | None = None) -> Any:
-        """Register a function as a service, under its own name unless one is given."""
+        """Register a function as a service, under `name` or under the function's own name."""
 
         def register(function: F) -> F:
             own_name: str = getattr(function, "__name__", "")
@@ -86,7 +86,7 @@ class Services:
         return name in self._functions
 
     def include(self, others: "Services") -> None:
-        """Add the services of another set whose names are not in this one."""
+        """Add the services of `others`, except services whose names are already in this set."""
         self._functions = others._functions | self._functions
 
     async def call(
@@ -97,6 +97,6 @@ class Services:
         arguments = (value, params, call)[:parameter_count]
         if inspect.iscoroutinefunction(function):
             return await function(*arguments)
-        # With a copy of this context, so that log records of the thread belong to the call.
+        # Run it with a copy of this context, so that log records of the thread belong to the call.
         run = partial(copy_context().run, function, *arguments)
         return await asyncio.get_running_loop().run_in_executor(threads, run)

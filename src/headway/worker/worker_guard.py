@@ -19,7 +19,7 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 class WorkerGuard:
     def __init__(self, *, hosts: Iterable[str] = (), token: str | None = None) -> None:
-        """Accept requests to `hosts` and to loopback. If `token` is set, callers must send it."""
+        """Accept requests to `hosts` or loopback hosts. If `token` is set, callers must send it."""
         self._hosts = frozenset(host.lower() for host in hosts) | LOOPBACK_HOSTS
         self._authorization = None if token is None else f"Bearer {token}".encode()
 

@@ -34,10 +34,10 @@ class CallServer:
     """
 
     def __init__(self, services: Services, *, thread_count_max: int = THREAD_COUNT_MAX) -> None:
-        """Create a server of `services`.
+        """Create a server that executes `services`.
 
-        At most `thread_count_max` calls of services that are a plain `def` run at once. Further
-        calls of such services wait.
+        Services that are a plain `def` run in threads. At most `thread_count_max` calls of such
+        services run at once. Further calls wait.
         """
         self._services = services
         self._threads = ThreadPoolExecutor(thread_count_max, thread_name_prefix="service")
@@ -56,7 +56,7 @@ class CallServer:
         return app
 
     async def drain(self, wait_s: float) -> None:
-        """Refuse new calls, and wait for the calls in flight. Cancel them after `wait_s`."""
+        """Refuse new calls, wait for the calls in flight, and cancel them after `wait_s`."""
         self.is_draining = True
         try:
             async with asyncio.timeout(wait_s):
@@ -67,7 +67,7 @@ class CallServer:
                 self._cancel_call(call_id)
 
     def close(self) -> None:
-        """Close the thread pool. A thread that ignores `Call.canceled` is not waited for."""
+        """Close the thread pool without waiting for threads that ignore `Call.canceled`."""
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     async def _exec(self, request: web.Request) -> web.StreamResponse:
@@ -108,7 +108,7 @@ class CallServer:
     async def _call(self, name: str, body: Mapping[str, Any], call: Call) -> dict[str, Any]:
         self.load += 1
         self._idle.clear()
-        # A repeated call replaces the earlier one: its caller has lost that connection.
+        # A repeated call replaces the earlier one, whose connection the caller has lost.
         self._cancel_call(call.id)
         entry = (call, asyncio.current_task())
         if call.id:
@@ -161,7 +161,7 @@ class CallServer:
 
 
 async def _add_call_id_header(request: web.Request, response: web.StreamResponse) -> None:
-    """Return the call id to the caller, which checks that the response is its own (I1)."""
+    """Add the call id to the response. The caller checks that the response is its own (I1)."""
     call_id = request.headers.get(CALL_ID_HEADER)
     if call_id is not None:
         response.headers[CALL_ID_HEADER] = call_id

@@ -14,10 +14,10 @@ ZIP_EPOCH_S: Final = 315_532_800
 def write_archive(
     descriptor: int, contents: Iterator[tuple[str, int]], should_stop: Callable[[], bool]
 ) -> str | None:
-    """Write a zip of open files to `descriptor`. Return the time of completion as text.
+    """Write open files as a zip to `descriptor`. Return the completion time as text.
 
-    `contents` are paths with open descriptors. All of these descriptors and `descriptor` are
-    closed. Return None if `should_stop` returned True.
+    `contents` yields a path and an open descriptor for each file. All these descriptors and
+    `descriptor` are closed. Return None if `should_stop` returned True.
     """
     with os.fdopen(descriptor, "wb") as target:
         with ZipFile(target, "w", ZIP_DEFLATED) as archive:

@@ -4,13 +4,13 @@
 data-id                     the id of this directory, wherever it is mounted
 keys/<key>/photos/1.jpg     finished files
 parts/<run>/2-1-1.jpg.part  unfinished files; this is the first file of the run's second claim
-archives/<key>/….zip        output of earlier runs, packed before the job of a new run
+archives/<key>/….zip        output of earlier runs, packed before the job of a new run starts
 runs/<run>.json             the mirror
 ```
 
 Every name below `keys/<key>` is opened relative to its parent's descriptor and never through a
-link. So nothing that a job, or another program with write access, puts into the folder leads out of
-it.
+link. So nothing that a job, or another program with write access, puts into the folder can lead to
+a file outside it.
 """
 
 import fcntl
@@ -289,7 +289,7 @@ def _open_subfolder(parent: int, folder: str, path: str) -> int:
 
 
 def _parent_folders(paths: Sequence[str]) -> list[str]:
-    """Return all folders on the paths to these files, each before its parent."""
+    """Return all parent folders of these files. Each folder comes before its own parent."""
     folders = {
         "/".join(names[:depth])
         for names in (path.split("/") for path in paths)

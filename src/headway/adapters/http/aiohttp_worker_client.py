@@ -29,14 +29,14 @@ CONNECTION_COUNT_MAX: Final = 1_000
 CONNECT_TIMEOUT_S: Final = 5.0
 HEADER_BYTE_COUNT_MAX: Final = 8_190
 CHUNK_BYTE_COUNT_MAX: Final = 1 << 20
-"""A larger body is sent in chunks, so that it does not block the event loop."""
+"""A body of this size or more is sent in chunks, so that it does not block the event loop."""
 LINE_COUNT_MAX_PER_S: Final = 1_000
 LINES_BYTE_COUNT_MAX_PER_S: Final = 1 << 20
-"""A call fails if its worker sends more lines or bytes of progress per second."""
+"""A call fails if its worker's progress exceeds this rate or LINE_COUNT_MAX_PER_S."""
 REUSABLE_HOST_COUNT_MAX: Final = 10_000
 
 _made_connections: Final[ContextVar[list[bool]]] = ContextVar("made_connections")
-"""A list for the current call, with an item for each connection made for that call."""
+"""A list with one item for each connection that was opened for the current call."""
 
 
 class HttpWorkerClient:
@@ -104,7 +104,8 @@ class HttpWorkerClient:
     ) -> None:
         """Raise InvalidWorkerResponse if the answer may belong to another call.
 
-        `is_new_connection` means that the connection was made for this call and carried no other.
+        `is_new_connection` means that the connection was made for this call and carried no other
+        call.
         """
         answered_id, call_id = response.headers.get(CALL_ID_HEADER), headers.get(CALL_ID_HEADER)
         if answered_id is not None and answered_id == call_id:

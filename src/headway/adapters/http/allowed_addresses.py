@@ -1,4 +1,4 @@
-"""Addresses that may be connected to (S5): loopback always, others only if listed."""
+"""Addresses to which headway may connect (S5): loopback always, others only if listed."""
 
 import asyncio
 import ipaddress
@@ -21,7 +21,7 @@ class AddressNotAllowed(OSError):
 
 
 class AllowedAddresses(AbstractResolver):
-    """Resolves host names to allowed addresses only, to which the client then connects."""
+    """Resolves host names, and returns only addresses to which the client may connect."""
 
     def __init__(self, networks: Sequence[str] = ()) -> None:
         self._networks = [_parse_network(network) for network in networks]
@@ -29,8 +29,8 @@ class AllowedAddresses(AbstractResolver):
     def check_host(self, address: str) -> None:
         """Raise AddressNotAllowed if `address` is a numeric address that is not allowed.
 
-        A name is checked after it was resolved. A text that some systems parse as a number, such as
-        `10.1`, is not allowed, because systems parse it differently.
+        A host name is checked after it was resolved. A text such as `10.1`, which some systems
+        parse as a number, is not allowed, because not all systems parse it in the same way.
         """
         host = address.strip("[]")
         problem = host_problem(host)
@@ -44,7 +44,7 @@ class AllowedAddresses(AbstractResolver):
             raise AddressNotAllowed(_not_allowed_message(address))
 
     def make_socket(self, address_info: AddrInfoType) -> socket.socket:
-        """Return a socket for `address_info`. Raise AddressNotAllowed if it is not allowed.
+        """Return a socket for the address. Raise AddressNotAllowed if the address is not allowed.
 
         The client makes every connection through this check.
         """

@@ -1,7 +1,7 @@
 """The notice that a writer sends to other processes with its commit.
 
-A notice contains the writer's id and the range of the new events, about sixty bytes whatever the
-size of the batch. The events themselves are read from the database.
+A notice contains the writer's id and the range of the new events. It has about sixty bytes for a
+batch of any size. The events themselves are read from the database.
 """
 
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ class Notice(NamedTuple):
 
 
 def encode_notice(writer_id: str, events: Sequence[Event]) -> str | None:
-    """Return the notice of a batch with these events, or None if the batch has no events."""
+    """Return the notice for a batch with these events, or None if the batch has no events."""
     if not events:
         return None
     return f"{writer_id} {events[0].seq} {events[-1].seq}"

@@ -1,8 +1,8 @@
 """Receive the events that other processes commit, on PostgreSQL.
 
 The listener has a connection of its own, on which it executes LISTEN. Notices only reduce latency.
-While the connection is lost no notices arrive, and the listeners find new events by polling, as on
-a database without notifications.
+While the connection is lost no notices arrive, and the process finds new events by polling, as on a
+database without notifications.
 """
 
 import asyncio
@@ -45,7 +45,7 @@ log = event_log(__name__)
 
 
 class NotifyListener:
-    """Listens from `start` to `close` in the event loop that started it, and reconnects."""
+    """Listens from `start` to `close`, in the event loop that called `start`, and reconnects."""
 
     def __init__(
         self,
@@ -54,7 +54,7 @@ class NotifyListener:
         writer_id: str,
         on_events: Callable[[Sequence[Event]], None],
     ) -> None:
-        """Pass the events of every writer except `writer_id` to `on_events`."""
+        """Create the listener. `on_events` gets the events of all writers except `writer_id`."""
         self._connector = connector
         self._writer_id = writer_id
         self._on_events = on_events
@@ -62,7 +62,7 @@ class NotifyListener:
         self._wake = asyncio.Event()
         self._unread_ranges: deque[tuple[int, int]] = deque(maxlen=UNREAD_COUNT_MAX)
         self._notified_seq: int | None = None
-        """All events up to this one are delivered or queued. None before the first connection."""
+        """All events up to this `seq` are delivered or queued. None before the first connection."""
 
     def start(self) -> None:
         """Start listening. Do nothing if the listener was started before."""
@@ -140,5 +140,6 @@ class NotifyListener:
             has_more = len(rows) == PAGE_EVENT_COUNT
             if rows:
                 after_seq = rows[-1]["seq"]
-                # As after a commit of this process: an error in a callback must not end this task.
+                # Called by the event loop, as after a commit of this process, so that an error in a
+                # callback does not end this task.
                 asyncio.get_running_loop().call_soon(self._on_events, [Event(*row) for row in rows])

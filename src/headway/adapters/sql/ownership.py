@@ -1,7 +1,7 @@
 """Check whether the tables of a database belong to headway, before anything is changed.
 
-Migrations create tables with IF NOT EXISTS, because MariaDB commits each of their statements by
-itself, and it must be possible to continue an interrupted upgrade. They would silently adopt
+Migrations create tables with IF NOT EXISTS, because MariaDB commits each of their statements
+separately, and it must be possible to continue an interrupted upgrade. They would silently adopt
 another program's table of the same name. So the tables count as headway's only if their columns
 fit the recorded revision:
 
@@ -10,9 +10,9 @@ fit the recorded revision:
   of headway's names must have all columns with which revision 0001 creates it, and no column that
   headway does not have. Tables and columns may have their old or their new names. Migrations only
   add and rename, so every older schema and every half-upgraded schema meets this condition.
-- If the revision is unknown, the table `stream` must exist with its columns. The schema is then a
-  newer headway's. Otherwise it is another program's, because `alembic_version` is Alembic's default
-  name of the version table.
+- If the revision is unknown, the table `stream` must exist with its columns. If it does, the schema
+  is a newer headway's. Otherwise the schema is another program's: `alembic_version` is Alembic's
+  default name for the version table, so other programs have such a table too.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -61,11 +61,11 @@ _COLUMNS: Final = {
 }
 
 Columns = Mapping[str, Sequence[str]]
-"""The column names of each table, in their order, by table name."""
+"""For each table name, the names of the table's columns in their order."""
 
 
 def read_columns(connection: sa.Connection) -> Columns:
-    """Return the columns of all tables with headway's names, old or new.
+    """Return the columns of all tables that have an old or current name of a headway table.
 
     Another program may have created some of these tables.
     """
@@ -79,7 +79,7 @@ def read_columns(connection: sa.Connection) -> Columns:
 
 
 def read_revision(connection: sa.Connection, columns: Columns) -> str | None:
-    """Return the recorded revision, headway's or another program's, or None if there is none."""
+    """Return the recorded revision, which may be another program's, or None if there is none."""
     if VERSION_COLUMN not in columns.get(VERSION_TABLE, ()):
         return None
     query = sa.text(f"SELECT {VERSION_COLUMN} FROM {VERSION_TABLE}")

@@ -41,7 +41,7 @@ LOCK_WAIT_S: Final = 60
 
 
 async def prepare_schema(database: Database, address: Address) -> None:
-    """Create or upgrade the schema of SQLite; only check the revision on a server."""
+    """Create or upgrade the schema on SQLite. On a server, only check its revision."""
     if database.driver == "sqlite":
         await upgrade_schema(database, address)
     else:
@@ -92,7 +92,7 @@ async def upgrade_schema(database: Database, address: Address) -> str:
 
 @contextmanager
 def translate_errors(address: Address) -> Iterator[None]:
-    """Translate driver errors to ConfigurationError: unusable file, full disk, missing rights."""
+    """Translate driver errors, such as a full disk or missing rights, to ConfigurationError."""
     try:
         yield
     except sa.exc.DBAPIError as error:
@@ -106,7 +106,7 @@ def translate_errors(address: Address) -> Iterator[None]:
 
 
 def _driver_message(error: sa.exc.DBAPIError) -> str:
-    """Return the server's message: with every driver, the last argument of its error."""
+    """Return the server's message, which is the last argument of every driver's error."""
     assert error.orig is not None
     driver_error = error.orig.__cause__ or error.orig
     message = driver_error.args[-1] if driver_error.args else type(driver_error).__name__
@@ -115,7 +115,7 @@ def _driver_message(error: sa.exc.DBAPIError) -> str:
 
 @asynccontextmanager
 async def _open_locked(database: Database, address: Address) -> AsyncIterator[AsyncConnection]:
-    """Open a connection that may write, under a lock that other upgrades also need."""
+    """Open a connection for writing, under a lock that only one upgrade holds at a time."""
     path = address.file
     file_lock = None if path is None else await asyncio.to_thread(_acquire_file_lock, path)
     try:
@@ -163,7 +163,7 @@ def _version_folders() -> list[Path]:
 
 
 def _known_revisions() -> list[str]:
-    """Return this program's revisions, oldest first. `m0001_runs.py` leads to revision 0001."""
+    """Return this program's revisions, oldest first. `m0001_runs.py` creates revision 0001."""
     files = (file for folder in _version_folders() for file in folder.glob("m*.py"))
     return sorted(file.name[1:5] for file in files)
 
@@ -171,8 +171,8 @@ def _known_revisions() -> list[str]:
 def _find_revision(connection: sa.Connection, address: Address) -> str | None:
     """Return the schema's revision, or None if there is no schema yet.
 
-    Raise ForeignDatabase if the tables are another program's, SchemaMismatch if they are a newer
-    headway's.
+    Raise ForeignDatabase if the tables are another program's. Raise SchemaMismatch if they are a
+    newer headway's.
     """
     columns = read_columns(connection)
     revision = read_revision(connection, columns)

@@ -1,4 +1,4 @@
-"""The store on SQL: one writer for all changes, and one reader per aggregate."""
+"""The store on a SQL database: one writer for all changes, and one reader per aggregate."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -31,7 +31,7 @@ A = TypeVar("A")
 
 
 class SqlStore:
-    """The store of one process on a SQL database. Open it with `open_store`, then close it."""
+    """The store of one process on a SQL database. Open it with `open_store`, and close it."""
 
     def __init__(
         self,
@@ -65,7 +65,7 @@ class SqlStore:
 
     @property
     def is_idle(self) -> bool:
-        """True if nothing is written or read and every answer was sent to its caller."""
+        """True if nothing is being written or read and every answer was sent to its caller."""
         return self.writer.queue.is_idle and not self._database.is_reading
 
     @property
@@ -117,7 +117,10 @@ class SqlStore:
 
 
 class Listeners:
-    """The event listeners of this process. Each receives own events, others' events or all."""
+    """The event listeners of this process.
+
+    Each receives the events of this process, of other processes, or of both.
+    """
 
     def __init__(self) -> None:
         self._listeners: dict[object, tuple[EventOrigin, Callable[[Sequence[Event]], None]]] = {}
@@ -145,9 +148,9 @@ async def open_store(
     durability: Durability = "process",
     now: Callable[[], Instant] | None = None,
 ) -> SqlStore:
-    """Open the store, or raise ConfigurationError or DatabaseUnavailable with nothing left open.
+    """Open the store. Raise ConfigurationError or DatabaseUnavailable if that fails.
 
-    `now` replaces the database's clock, for tests.
+    After an error, no connection is left open. `now` replaces the database's clock, for tests.
     """
     addresses = parse_addresses(urls)
     database = Database(addresses, durability=durability, now=now)

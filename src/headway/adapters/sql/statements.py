@@ -1,4 +1,4 @@
-"""Statements of the writer, compiled once per dialect and then executed with values only.
+"""The writer's statements, compiled once per dialect and then executed with values only.
 
 SQLAlchemy builds the SQL but does not process the rows, so the writer is as fast as its driver.
 Each link (`write/links/`) executes these statements on its driver.
@@ -18,7 +18,7 @@ Row = Sequence[Any]
 
 
 class GuardFailed(Exception):
-    """A row changed between the decision and its write. The batch must be decided again."""
+    """A row changed after the batch loaded it. The batch must be decided again."""
 
 
 def integer_param(name: str) -> sa.BindParameter[int]:
@@ -30,7 +30,7 @@ def text_param(name: str) -> sa.BindParameter[str]:
 
 
 class in_list(sa.ColumnElement[bool]):  # noqa: N801  # Reads as an operator, like sa.and_.
-    """`column IN (…)` with one parameter for the whole list, so that its SQL never changes."""
+    """`column IN (…)` with one parameter for the whole list, so that all lists share one SQL."""
 
     inherit_cache = False
     type = sa.Boolean()
@@ -70,14 +70,14 @@ class Query:
 
     select: sa.Select[Any] | sa.CompoundSelect[Any]
     orders_locks: bool = False
-    """True if the ORDER BY only sets the order of row locks. It is left out on SQLite."""
+    """True if the ORDER BY only sets the order of row locks. SQLite then does without it."""
     mysql_select: sa.Select[Any] | None = None
     """An equivalent SELECT that MariaDB and MySQL can answer from an index."""
 
 
 @dataclass(frozen=True, slots=True)
 class Insert:
-    """An INSERT of one row per tuple of values, which are in the order of `columns`."""
+    """An INSERT of rows. Each row is a tuple of values in the order of `columns`."""
 
     table: sa.Table
     columns: tuple[str, ...]
@@ -85,7 +85,7 @@ class Insert:
 
 @dataclass(frozen=True, slots=True)
 class Update:
-    """An UPDATE of the columns `sets` of each row whose `guards` columns have given values.
+    """An UPDATE of the `sets` columns in each row whose `guards` columns have given values.
 
     A tuple of values has the values of `sets` first, then the values of `guards`. Guard columns are
     never NULL. The number of matched rows proves that no row has changed since the decision.
@@ -101,7 +101,7 @@ class Delete:
     table: sa.Table
     guards: tuple[str, ...]
     is_upper_bound: bool = False
-    """Remove all rows *up to* the value of the only guard, not just the rows equal to it."""
+    """If True, remove all rows up to and including the only guard's value, not just equal rows."""
 
 
 Write = Insert | Update | Delete
@@ -111,14 +111,14 @@ class PlannedWrite(NamedTuple):
     statement: Write
     rows: Sequence[Row]
     is_guarded: bool = True
-    """True if the link raises GuardFailed when a row does not match: it changed after loading."""
+    """True if the link raises GuardFailed when a row has changed after it was loaded."""
 
 
 @dataclass(frozen=True, slots=True)
 class CompiledQuery:
     sql: str
     names: tuple[str, ...]
-    """The names of the parameters, in their order if the driver has positional parameters."""
+    """The parameter names, in the order that a driver with positional parameters needs."""
     constants: dict[str, Any]
     """Parameters that SQLAlchemy adds, with their values."""
 

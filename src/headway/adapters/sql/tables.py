@@ -49,7 +49,7 @@ def _status_condition(statuses: frozenset[RunStatus]) -> str:
 
 
 def _partial_index(*columns: str, name: str | None = None, unique: bool = False) -> sa.Index:
-    """Return an index over the rows whose first column is set; on MySQL, over all rows."""
+    """Return an index of the rows in which `columns[0]` is not NULL; on MySQL, of all rows."""
     is_set = sa.text(f"{columns[0]} IS NOT NULL")
     return sa.Index(name, *columns, unique=unique, sqlite_where=is_set, postgresql_where=is_set)
 
@@ -313,8 +313,8 @@ workers: Final = _table(
 )
 
 # One row. `seq` is the number of the last event. Every batch locks this row last, so that events
-# are numbered in commit order. `cluster_id` distinguishes this cluster from others, and `epoch` an
-# old primary from the current one.
+# are numbered in commit order. `cluster_id` distinguishes this cluster from others. `epoch`
+# distinguishes an old primary from the current one.
 stream: Final = _table(
     "stream",
     sa.Column("id", sa.SmallInteger, primary_key=True, autoincrement=False),

@@ -6,8 +6,8 @@ the locks, the device and inode of the file, and a random nonce. A free lock pro
 if all of these match. A missing file proves nothing, and neither does a copy, or a file of the same
 name in another container or on another host.
 
-A forked child inherits its parent's lock, so it closes its copy at once. That does not release the
-lock while the parent has the file open.
+A forked child inherits its parent's lock, so the child closes its copy of the file at once. That
+does not release the lock while the parent has the file open.
 """
 
 import fcntl
@@ -36,7 +36,7 @@ log = event_log(__name__)
 
 
 class FileLifeLock:
-    """A `LifeLock` of files in `folder` whose names begin with `prefix`.
+    """A `LifeLock` that uses files in `folder` whose names begin with `prefix`.
 
     Without a folder, no process is ever proven to have ended.
     """
@@ -103,7 +103,7 @@ class FileLifeLock:
                 self.remove(name)
 
     def has_other_processes(self) -> bool:
-        """Return True if another process with a visible lock uses the same database now."""
+        """Return True if another process holds a lock here, so it uses the same database now."""
         return any(name != self._name and not self.is_free(name) for name in self._names())
 
     def _names(self) -> list[str]:

@@ -11,7 +11,7 @@ STOP_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 
 @contextmanager
 def call_on_hangup(action: Callable[[], None]) -> Iterator[None]:
-    """Call `action` in the event loop on each SIGHUP inside the block.
+    """Call `action` in the event loop on each SIGHUP until the `with` block ends.
 
     A process that was started with SIGHUP ignored (`nohup`) continues to ignore it.
     """

@@ -73,11 +73,11 @@ class Access:
             if len(token.secret) < TOKEN_LENGTH_MIN:
                 raise ConfigurationError(
                     f"a token of scope {token.scope.label} is shorter than {TOKEN_LENGTH_MIN}"
-                    " characters; make one with: openssl rand -hex 32"
+                    " characters; make a longer one with: openssl rand -hex 32"
                 )
         self._holders = {_digest(token.secret): token.holder for token in tokens}
         if len(self._holders) < len(tokens):
-            raise ConfigurationError("two tokens are the same; each needs a secret of its own")
+            raise ConfigurationError("two tokens are the same; give each token its own secret")
         # Derived from the tokens, so that every instance with the same tokens accepts the session.
         # A changed scope or name changes the key, so browsers must sign in again.
         entries = sorted(digest + holder.encode() for digest, holder in self._holders.items())
@@ -107,7 +107,10 @@ class Access:
         return None if verified is None else Caller.from_holder("session", verified[0], session)
 
     def find_holder(self, secret: str) -> str | None:
-        """Return the holder (`operate:ann`) of the token with this secret, or None if unknown."""
+        """Return the holder of the token with this secret, such as `operate:ann`.
+
+        Return None if no token has this secret.
+        """
         digest, match = _digest(secret), None
         # Compare with every token, so that the time taken does not reveal which one matched.
         for token_digest, holder in self._holders.items():
@@ -123,8 +126,8 @@ class Access:
     def end_session(self, session: str) -> None:
         """Refuse the session from now on, in this process only.
 
-        Ended sessions are stored in memory. Another server accepts the session until it expires,
-        and so does this server after a restart.
+        Ended sessions are stored in memory. Other servers still accept the session until it
+        expires, and so does this server after a restart.
         """
         verified = self._verify_session(session)
         if verified is None:
@@ -138,11 +141,17 @@ class Access:
         self._ended_sessions[session] = verified[1]
 
     def is_session_over(self, session: str) -> bool:
-        """Return True if a session has ended or expired. Its signature must be verified before."""
+        """Return True if a session has ended or expired.
+
+        The caller must have verified the session's signature.
+        """
         return session in self._ended_sessions or int(session.partition(".")[0]) <= time.time()
 
     def _verify_session(self, session: str) -> tuple[str, int] | None:
-        """Return the session's holder and its expiry in Unix seconds, or None if not valid."""
+        """Return the holder of a session, and its expiry in Unix seconds.
+
+        Return None if the session is not valid.
+        """
         claims, _, signature = session.rpartition(".")
         if not hmac.compare_digest(self._sign(claims).encode(), signature.encode()):
             return None

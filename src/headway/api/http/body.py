@@ -1,4 +1,4 @@
-"""Request bodies, limited in size, in time, and in their total size in memory (S6, I20).
+"""Reads request bodies, with limits on their size, time and total memory (S6, I20).
 
 A body is read completely before a route is called, so that a slow client cannot block a route.
 """
@@ -45,7 +45,8 @@ class BodyReader:
             return b""
         length = headers.get("content-length")
         is_chunked = "transfer-encoding" in headers
-        # A proxy may use the other header, and so find another end of the body (request smuggling).
+        # A proxy may use the header that is ignored here, and assume that the body ends elsewhere
+        # (request smuggling).
         if length is not None and is_chunked:
             detail = "send either Content-Length or Transfer-Encoding, not both"
             raise Problem(400, "bad_request", detail, headers={"connection": "close"})
@@ -54,7 +55,9 @@ class BodyReader:
         if length is not None and length.isdecimal() and int(length) > byte_count_max:
             raise _too_large(byte_count_max)
         if headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
-            raise Problem(415, "not_json", "send JSON: Content-Type: application/json")
+            raise Problem(
+                415, "not_json", "send JSON with the header Content-Type: application/json"
+            )
         try:
             async with asyncio.timeout(BODY_S_MAX):
                 return await self._read_all(receive, byte_count_max)
@@ -76,10 +79,12 @@ class BodyReader:
 
     async def _collect(self, parts: list[bytes], receive: Receive, byte_count_max: int) -> None:
         byte_count = 0
-        while True:  # Until the body ends. This loop limits its size, the caller its time.
+        while True:  # Ends with the body. Its size is limited here, its time by the caller.
             message = await receive()
             if message["type"] == "http.disconnect":
-                raise Problem(400, "bad_request", "the connection ended before the body did")
+                raise Problem(
+                    400, "bad_request", "the connection was closed before the whole body arrived"
+                )
             part = message.get("body", b"")
             parts.append(part)
             byte_count += len(part)

@@ -1,4 +1,4 @@
-"""Connections: limits of their number and of their idle time (I20).
+"""HTTP connections, with limits on their number and on their idle time (I20).
 
 uvicorn waits without limit for a request to begin or to continue, and for a client to read. A
 client without a token could therefore open connections, send nothing, and lock out all others.
@@ -52,9 +52,9 @@ class ConnectionTracker:
         self._unauthenticated: dict[Connection, None] = {}
         """New connections, the oldest first. Some may have authenticated since they were added."""
         self._idle: dict[Connection, float] = {}
-        """Connections without a request, each with the time when that began, in order."""
+        """Connections that wait for a request, each with the time when the wait began, in order."""
         self._stalled: dict[Connection, float] = {}
-        """Connections whose client does not read, each with the time when that began, in order."""
+        """Connections whose client does not read, each with the time when it stopped, in order."""
         self._checked_at_s = 0.0
 
     def add(self, connection: "Connection", *, now_s: float) -> bool:
@@ -80,7 +80,7 @@ class ConnectionTracker:
         self._idle.pop(connection, None)
 
     def mark_idle(self, connection: "Connection", *, now_s: float) -> None:
-        """Record that the last request was answered."""
+        """Record that the last request of a connection was answered."""
         if connection in self._open:
             self._idle[connection] = now_s
 
@@ -92,10 +92,10 @@ class ConnectionTracker:
         self._stalled.pop(connection, None)
 
     def abort_silent(self, *, now_s: float) -> None:
-        """Abort connections that were already idle or stalled too long at the previous call.
+        """Abort connections that had already been idle or stalled too long at the previous call.
 
-        If this process was suspended, the data that has arrived meanwhile is processed between the
-        two calls, and prevents the abort.
+        The abort is delayed by one call in case this process was suspended. The data that arrived
+        in the meantime is then processed between the two calls, so its connection is not aborted.
         """
         for connections, limit_s in ((self._idle, HEAD_S_MAX), (self._stalled, STALL_S_MAX)):
             for connection, since_s in list(connections.items()):
@@ -142,7 +142,7 @@ class Connection(H11Protocol):
 
     @property
     def is_authenticated(self) -> bool:
-        """True if the guard has authenticated the last request."""
+        """True if the guard has authenticated the last request of this connection."""
         return "caller" in self._request_state
 
     def connection_made(  # type: ignore[override]  # As in uvicorn.
@@ -224,7 +224,10 @@ class Connection(H11Protocol):
 
 
 class _ResponseTransport:
-    """The transport of one response. `close` drains the connection if the client still sends."""
+    """The transport over which one response is sent.
+
+    If the client is still sending its request body, `close` drains the connection.
+    """
 
     def __init__(self, connection: Connection, cycle: RequestResponseCycle) -> None:
         self._connection = connection

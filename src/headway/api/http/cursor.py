@@ -20,7 +20,7 @@ INT32_MAX: Final = (1 << 31) - 1
 """The highest version number of a flow, and the highest `seq` of a node run."""
 PAGE_ITEM_COUNT_MAX: Final = 1_000
 PAGE_BYTE_COUNT_MAX: Final = 16 << 20
-"""The maximum number of bytes of all items of a page, unless it has only one item."""
+"""The maximum size in bytes of all items of a page together. A single item may be larger."""
 Limit = Annotated[int, Query(ge=1, le=PAGE_ITEM_COUNT_MAX)]
 Cursor = Annotated[
     str | None,
@@ -65,16 +65,20 @@ def _is_storable(part: CursorPart) -> bool:
 
 
 def split_page(rows: Sequence[T], limit: int) -> tuple[Sequence[T], T | None]:
-    """Return the rows of a page, and its last row if another page follows, else None.
+    """Return the rows of a page, and the last of these rows if another page follows.
 
-    `rows` are the result of a query for `limit` + 1 rows.
+    If no page follows, the second value is None. `rows` are the result of a query for `limit` + 1
+    rows.
     """
     page = rows[:limit]
     return page, page[-1] if len(rows) > limit else None
 
 
 class Page(Response):
-    """A page of a list as a response. `cursor` leads to the next page. The last page has none."""
+    """A response with one page of a list.
+
+    `cursor` leads to the next page. It is None on the last page.
+    """
 
     media_type = "application/json"
 
@@ -105,10 +109,11 @@ async def build_page(
 async def take_fitting(
     items: AsyncIterator[tuple[T, bytes]], *, limit: int
 ) -> tuple[list[T], list[bytes], bool]:
-    """Return the positions and the JSON of the items that fit, and True if more items follow.
+    """Take the items that fit on one page. Return their positions, their JSON, and a flag.
 
-    At most `limit` items fit, and fewer if they are large, but at least one. `items` yields the
-    position and the JSON of each item. It must yield one item more than `limit` if more follow.
+    The flag is True if more items follow. At most `limit` items fit, or fewer if they are large,
+    but the first item always fits. `items` yields the position and the JSON of each item. It must
+    yield one item more than `limit` if more items follow.
     """
     positions: list[T] = []
     texts: list[bytes] = []

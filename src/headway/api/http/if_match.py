@@ -1,4 +1,4 @@
-"""`If-Match`: change a resource only at the revision that the caller has read."""
+"""`If-Match`: change a resource only if it has the revision that the caller has read."""
 
 import re
 from collections.abc import Awaitable, Callable

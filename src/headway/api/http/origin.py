@@ -75,7 +75,7 @@ class Origins:
     ) -> None:
         """Accept requests to the host names in `names`, to loopback and to `public_address`.
 
-        The names have no ports.
+        `names` must not contain ports.
         """
         host_names = {name.lower() for name in names}
         for name in sorted(host_names):
@@ -103,10 +103,10 @@ class Origins:
     def check_origin(
         self, headers: Mapping[str, str], *, scheme: str, method: str, path: str
     ) -> None:
-        """Raise a 403 Problem if a page of another origin sends the request, with any method.
+        """Raise a 403 Problem if a page of another origin sent the request.
 
-        A link from another site to headway's own page is allowed: opening that page changes
-        nothing, and it cannot be framed.
+        The check applies to requests of every method. A link from another site to
+        headway's own page is allowed: opening that page changes nothing, and it cannot be framed.
         """
         is_foreign = headers.get("sec-fetch-site") not in (None, "same-origin", "none")
         origin = headers.get("origin")
@@ -139,7 +139,7 @@ def is_page_path(path: str) -> bool:
 
 
 def _is_navigation(headers: Mapping[str, str], method: str) -> bool:
-    """Return True if the request opens a link as a top-level document of a browser."""
+    """Return True if a browser sent the request to open a link as a top-level document."""
     return (
         method in READ_METHODS
         and headers.get("sec-fetch-mode") == "navigate"
@@ -149,7 +149,7 @@ def _is_navigation(headers: Mapping[str, str], method: str) -> bool:
 
 @lru_cache(maxsize=100)
 def parse_host_name(host: str) -> str | None:
-    """Return the name in the value of a `Host` header, without the port, or None if invalid.
+    """Return the host name in a `Host` header without the port, or None if it is invalid.
 
     `host` must be in lower case. The result is cached, because most requests send the same value.
     """

@@ -92,7 +92,7 @@ class _ErrorResponse(NamedTuple):
     status: int
     code: str
     members: Mapping[str, str] = {}
-    """Extra JSON members by name, each with the attribute of the error that has its value."""
+    """The names of extra JSON members, each with the error's attribute that has its value."""
 
 
 _RUN_MEMBER: Final = {"run_id": "run_id"}

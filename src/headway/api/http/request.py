@@ -1,4 +1,4 @@
-"""Reading a request: its actor, and the media types in its `Accept` header."""
+"""Reads the actor of a request, and the media types in its `Accept` header."""
 
 import re
 from collections.abc import Iterable

@@ -3,7 +3,7 @@
 The guard checks the host, the origin, the caller and the size of each request, and reads its body
 within a time limit. Access is denied by default: every path needs a token with the right scope,
 except the open paths, which are the page and `OPEN_PATHS`. An open path accepts no body, except to
-sign in. HEAD is handled as GET without the body of the response.
+sign in. A HEAD request is handled like a GET request, but its response has no body.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ from headway.trace import TRACEPARENT, adopt_trace
 SIGN_IN: Final = ("POST", "/api/session")
 SIGN_IN_BYTE_COUNT_MAX: Final = 4 << 10
 OPEN_PATHS: Final = frozenset({"/healthz", "/readyz", "/api/session"})
-"""The paths of health checks and of signing in. They need no token, and nor does the page."""
+"""The paths of health checks and of signing in. Like the page, they need no token."""
 WORKER_PATHS: Final = frozenset(
     {"/workers/register", "/workers/heartbeat", "/register", "/heartbeat"}
 )
@@ -196,7 +196,7 @@ def _find_cookie(headers: Mapping[str, str], name: str) -> str:
 
 
 def _replay(body: bytes, receive: Receive) -> Receive:
-    """Return an ASGI `receive` that returns the body at once, then the server's messages."""
+    """Return an ASGI `receive` that first returns the body, then the server's messages."""
     is_replayed = False
 
     async def next_message() -> Message:
@@ -210,7 +210,7 @@ def _replay(body: bytes, receive: Receive) -> Receive:
 
 
 class _GuardedResponse:
-    """Adds the default headers to a response, and tracks if it has started or ended."""
+    """Adds the default headers to a response, and tracks whether it has started or ended."""
 
     def __init__(self, scope: AsgiScope, send: Send, on_response: OnResponse) -> None:
         self.scope = scope
@@ -240,7 +240,10 @@ class _GuardedResponse:
         self._started.set()
 
     async def finish(self) -> None:
-        """End the response to a HEAD request. A disconnected stream does not send its own end."""
+        """End the response to a HEAD request if the application has not ended it.
+
+        An event stream that is disconnected does not end its response.
+        """
         if not self.has_ended:
             await self.send({"type": "http.response.body", "body": b""})
 

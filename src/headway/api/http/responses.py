@@ -1,4 +1,4 @@
-"""Responses of JSON text, and the responses that the OpenAPI document describes."""
+"""Builds JSON responses, and describes the responses of routes for the OpenAPI document."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -58,7 +58,7 @@ def json_response(text: str | bytes, *, status: int = 200, **headers: str) -> Re
 
 
 def problem_responses(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """Return the error responses of a route and of the guard, for the OpenAPI document."""
+    """Describe the error responses of a route and of the guard, for the OpenAPI document."""
     return {
         status: {
             "description": _DESCRIPTIONS[status],
@@ -72,7 +72,7 @@ def problem_responses(*statuses: int) -> dict[int | str, dict[str, Any]]:
 def success_response(
     model: type[BaseModel], *headers: Mapping[str, Any], status: int = 200
 ) -> dict[int | str, dict[str, Any]]:
-    """Return the success response of a route, for the OpenAPI document."""
+    """Describe the success response of a route, for the OpenAPI document."""
     response: dict[str, Any] = {"model": model}
     if headers:
         response["headers"] = {name: header for group in headers for name, header in group.items()}

@@ -15,7 +15,10 @@ from headway.core.document import decode_document
 from headway.core.errors import InvalidInput
 
 ISSUE_COUNT_MAX: Final = 20
-"""The maximum number of reported issues. An issue is much longer than its parameter."""
+"""The maximum number of reported issues.
+
+An issue is much longer than the query parameter that causes it.
+"""
 CURSOR_PARAMETER: Final = "cursor"
 QueryParameters = Mapping[str, bool]
 """The query parameters of a route by name. True if the parameter may be repeated."""
@@ -29,7 +32,10 @@ def _decode_utf8(body: bytes) -> str:
 
 
 def parse_strict_json(body: bytes) -> Any:
-    """Decode JSON by the strict rules of `decode_document` (S6). Raise a Problem if it fails."""
+    """Decode JSON by the strict rules of `decode_document` (S6).
+
+    Raise a Problem if the JSON is invalid.
+    """
     try:
         return decode_document(_decode_utf8(body), field="body")
     except InvalidInput as error:
@@ -39,7 +45,7 @@ def parse_strict_json(body: bytes) -> Any:
 def check_query(query: bytes, parameters: QueryParameters) -> None:
     """Raise a Problem if a query parameter is unknown, or repeated although it must not be.
 
-    If a misspelt filter were ignored, the response would contain everything.
+    If a misspelled filter were ignored, the response would contain everything.
     """
     counts = Counter(name for name, _ in parse_qsl(query.decode("latin-1"), keep_blank_values=True))
     allowed = ", ".join(parameters) or "none"
@@ -64,7 +70,10 @@ class _StrictRequest(Request):
 
 
 class StrictRoute(APIRoute):
-    """A route with strict JSON (S6) that refuses unknown parameters (I15) and unread bodies."""
+    """A route that accepts only strict JSON (S6) and refuses unknown query parameters (I15).
+
+    It also refuses a request with a body that the guard has not read.
+    """
 
     def get_route_handler(self) -> Any:
         handle = super().get_route_handler()
@@ -91,9 +100,9 @@ class StrictRoute(APIRoute):
 
 
 def _next_page_query(query: bytes, cursor: str) -> str:
-    """Return the query string of the next page: that of this page with another cursor.
+    """Return the query string of the next page: the query of this page with a new cursor.
 
-    The link consists only of the query, so it works behind a proxy.
+    The `Link` header contains only the query, without host and path, so it works behind a proxy.
     """
     parameters = parse_qsl(query.decode("latin-1"), keep_blank_values=True)
     return urlencode(

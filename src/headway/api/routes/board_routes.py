@@ -170,7 +170,7 @@ def _add_lane_control_routes(
     ) -> Response:
         """Change the given limits of a lane.
 
-        A lowered limit stops no run. No new run starts until fewer than the limit are active.
+        A lowered limit stops no run. No new run starts until fewer runs than the limit hold a slot.
         """
         if not body.model_dump(exclude_none=True):
             problem = f"must have at least one of: {', '.join(LaneBody.model_fields)}"
@@ -272,7 +272,10 @@ def _add_key_control_routes(router: APIRouter, api: HeadwayApi) -> None:
     async def save_key(
         key: NamePath, body: KeyBody, by: Actor, if_match: IfMatch = None
     ) -> Response:
-        """Save the job and the parameters of the key's next run. 409 if it has an active run."""
+        """Save the job and the parameters for the next run of a key.
+
+        The response is 409 if the key has an active run.
+        """
         expected = await expected_revision(if_match, f"key {key!r}", lambda: read_revision(key))
         saved = await api.keys.save(
             key, job=body.job, params=body.params, expected_revision=expected, by=by
@@ -283,7 +286,7 @@ def _add_key_control_routes(router: APIRouter, api: HeadwayApi) -> None:
         "/keys/{key:name}", tags=["keys"], status_code=204, responses=problem_responses(404, 409)
     )
     async def delete_key(key: NamePath, by: Actor) -> Response:
-        """Delete a saved key. 409 if it has an active run."""
+        """Delete a saved key. The response is 409 if the key has an active run."""
         if not await api.keys.delete(key, by=by):
             raise _key_not_found(key)
         return Response(status_code=204)

@@ -7,7 +7,7 @@ that id are no longer stored, it receives one `resync` and must load the snapsho
 The id of an event consists of its number and a mark, which is the time of the event: `42-643f1c…`.
 After a backup is restored, other events get numbers that were used before. A client that resumes
 with the id of an event that does not exist receives `resync`. A number without a mark is also
-accepted, without that check.
+accepted, but then this check is not made.
 """
 
 import time
@@ -165,7 +165,10 @@ def events_router(
         epoch: Epoch = None,
         last_event_id: LastEventId = None,
     ) -> Response:
-        """Return events in order. Without `after`, a stream begins now and a page at the start."""
+        """Return events in order.
+
+        Without `after`, a stream starts with the next event, and a page with the oldest stored one.
+        """
         event_filter = EventFilter(
             None if run_id is None else RunId(run_id), key, lane, frozenset(type or ())
         )
@@ -242,8 +245,8 @@ class EventStreams:
     ) -> Response:
         """Return a page, or a stream if the client accepts SSE.
 
-        `start_seq` is the position before the first event that the filter matches. None means the
-        oldest stored event.
+        `start_seq` is the position before the first event that the filter matches. If it is None,
+        a page starts at the oldest stored event, and a stream after the newest one.
         """
         if not accepts_media_type(request.headers.getlist("accept"), SSE_TYPE):
             return await self._respond_with_page(event_filter, position, start_seq)
@@ -359,7 +362,7 @@ class EventStreams:
     def _chunks(
         self, page: FeedPage[EncodedEvent], matches: Callable[[Event], bool] | None
     ) -> Iterator[bytes]:
-        """Yield the matching events in chunks, so that one chunk per stream is in memory."""
+        """Yield the matching events in chunks, so that only one chunk per stream is in memory."""
         if matches is None and self._last_chunk[0] is page:
             yield self._last_chunk[1]  # Most streams without a filter are at the same page.
         elif page.entries:

@@ -35,7 +35,10 @@ def health_router(api: HeadwayApi, feed: EventFeed[EncodedEvent]) -> APIRouter:
 
     @router.get("/readyz", responses=problem_responses())
     async def readyz() -> HealthView:
-        """Answer 200 if a write was just committed, else 503 with the reason; 503 at a stop too."""
+        """Answer 200 if a write was committed just now, else 503 with the reason.
+
+        A server that is stopping also answers 503.
+        """
         if feed.is_closed:
             raise unavailable("this server is stopping", code="stopping")
         await readiness.check()
@@ -57,7 +60,7 @@ class _Readiness:
         self._error: Error | None = None
 
     async def check(self) -> None:
-        """Return if the last probe was committed in time, else raise the error."""
+        """Raise an error if the last probe failed or was not committed in time."""
         try:
             async with asyncio.timeout(READY_S_MAX), self._lock:
                 if time.monotonic() - self._probed_at_s >= PROBE_INTERVAL_S:

@@ -1,8 +1,8 @@
 """`/metrics`, for Prometheus. Keys and runs are not labels: their number is unlimited.
 
 Counters of runs count the events of the whole database since this server started. Every server on
-the database counts all of them: use their maximum, not their sum. Requests, open streams, lost
-leases, conflicts and process metrics count for each server separately.
+the database counts all events: use the maximum over the servers, not the sum. Requests, open
+streams, lost leases, conflicts and process metrics count for each server separately.
 """
 
 import json
@@ -161,7 +161,7 @@ class Metrics:
         return generate_latest(self.registry)
 
     def _raise_to(self, counter: Counter, total: int) -> None:
-        """Raise a counter to a total that is counted elsewhere."""
+        """Increase a counter to a total that is counted elsewhere."""
         counter.inc(total - self._last_totals.get(counter, 0))
         self._last_totals[counter] = total
 

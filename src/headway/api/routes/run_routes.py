@@ -143,7 +143,7 @@ def _add_read_routes(router: APIRouter, api: HeadwayApi) -> None:
     async def list_messages(
         run_id: RunIdPath, limit: RunPageLimit = 100, cursor: Cursor = None
     ) -> Response:
-        """List the messages to a run in order, each with a flag if the job has read it."""
+        """List the messages to a run in order. `read` is true if the job has read the message."""
         (after_seq,) = decode_cursor(cursor, int) or (None,)
         run = (await api.run(run_id).record()).run
         messages = api.store.runs.messages(run.id, limit=limit + 1, after_seq=after_seq)
@@ -161,7 +161,7 @@ def _add_control_routes(router: APIRouter, api: HeadwayApi) -> None:
     async def cancel(run_id: RunIdPath, by: Actor, body: CancelBody | None = None) -> Response:
         """Cancel a run.
 
-        `answer` is `canceled` if it has ended, and `requested` if it has yet to stop.
+        `answer` is `canceled` if the run has ended, and `requested` if it has yet to stop.
         """
         handle = api.run(run_id)
         result = await cancel_run(handle, body, by)

@@ -53,7 +53,7 @@ async def submit_request(
 async def accepted_response(handle: RunHandle) -> Response:
     """Return a 201 response with the run of a handle.
 
-    The run is read from the store only if the handle is not that of a new submission.
+    The handle of a new submission already has the run. Otherwise it is read from the store.
     """
     text = run_view(handle.accepted_record or await handle.record())
     return json_response(text, status=201, location=f"{RUNS_PATH}/{handle.id}")

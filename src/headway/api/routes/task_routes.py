@@ -142,7 +142,7 @@ def _add_list_routes(router: APIRouter, api: HeadwayApi) -> None:
         responses={200: {"model": TaskResponse}, **problem_responses(404)},
     )
     async def get_task(task_id: NamePath) -> Response:
-        """Return a task: its node, its shared state, and the reason if it waits."""
+        """Return a task, with its node, its shared state, and the reason for waiting, if any."""
         return json_response(task_view(await api.flows.task(task_id)))
 
 
@@ -158,7 +158,10 @@ def _add_detail_routes(router: APIRouter, api: HeadwayApi) -> None:
         after: Annotated[int, Query(ge=0, le=INT32_MAX)] = 0,
         limit: Annotated[int, Query(ge=1, le=ROW_COUNT_MAX)] = PAGE_ITEM_COUNT_MAX,
     ) -> Response:
-        """List the node runs of a task, in the order of their ends. `after` is a `seq`."""
+        """List the node runs of a task, in the order in which they ended.
+
+        The list starts after the node run whose `seq` is `after`.
+        """
         rows = api.flows.iter_node_runs(task_id, limit=limit + 1, after_seq=after)
         items = ((row.seq, node_run_view(row).encode()) async for row in rows)
         _, texts, has_more = await take_fitting(items, limit=limit)
@@ -172,7 +175,7 @@ def _add_detail_routes(router: APIRouter, api: HeadwayApi) -> None:
         responses={200: {"model": WorkerList}, **problem_responses()},
     )
     async def list_workers(heard_within_s: HeartbeatWithin = TTL_S) -> Response:
-        """List the workers with a recent heartbeat, the least load first."""
+        """List the workers with a recent heartbeat, the least loaded first."""
         workers = await api.workers.list(ttl_s=heard_within_s)
         views = [
             worker_view(
@@ -219,7 +222,10 @@ def _add_end_routes(router: APIRouter, api: HeadwayApi) -> None:
         responses={**success_response(TaskCancelView, status=202), **problem_responses(404, 409)},
     )
     async def cancel_task(task_id: NamePath, by: Actor, body: CancelBody | None = None) -> Response:
-        """Cancel a task and the tasks that it started. `answer` is as for the cancel of a run."""
+        """Cancel a task and the tasks that it started.
+
+        `answer` has the same values as when a run is canceled.
+        """
         task = await api.flows.task(task_id)
         result = await cancel_run(api.run(task.id), body, by)
         view = task_view(await api.flows.task(task_id))
@@ -229,7 +235,7 @@ def _add_end_routes(router: APIRouter, api: HeadwayApi) -> None:
     async def rerun_task(
         task_id: NamePath, body: RerunBody, by: Actor, idempotency_key: IdempotencyKey = None
     ) -> Response:
-        """Start a new task at a node, with the shared state of this one."""
+        """Start a new task at a node of an ended task, with the shared state of the ended task."""
         run = await api.flows.rerun(task_id, body.node, idempotency_key=idempotency_key, by=by)
         return _started_response(await api.flows.task(run.id))
 

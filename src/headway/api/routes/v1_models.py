@@ -140,7 +140,7 @@ def _describe_call(
     optional: Schema | None = None,
     **extra: Any,
 ) -> RouteOptions:
-    """Return the route options of a call. The first sentence of `description` is its summary.
+    """Return the route options of a call. The first sentence of `description` is the summary.
 
     `optional` are members that the response may have in addition to those of `example`.
     """
@@ -153,7 +153,7 @@ def _describe_call(
 
 
 def _query_parameter(name: str, example: str, description: str) -> Schema:
-    """Describe a query parameter. All are optional: an absent one counts as an empty string."""
+    """Describe a query parameter. It is optional: if absent, it counts as an empty string."""
     return {
         "in": "query",
         "name": name,
@@ -166,8 +166,8 @@ def _query_parameter(name: str, example: str, description: str) -> Schema:
 def _request_body(texts: Mapping[str, str], **others: Schema) -> Schema:
     """Describe a request body.
 
-    `texts` are required strings with their examples. A field of `others` is required if it has no
-    description.
+    `texts` maps the names of required strings to their examples. `others` are the other fields. A
+    field of `others` is required if it has no description.
     """
     strings = {
         name: {**_TEXT, "minLength": 1, "examples": [example]} for name, example in texts.items()

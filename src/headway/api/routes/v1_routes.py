@@ -307,8 +307,9 @@ async def _list_node_runs(api: HeadwayApi, request: Request) -> Any:
 def _sort_by_start(starts: Sequence[_NodeRunStart]) -> Iterator[_NodeRunStart]:
     """Sort node runs by their start.
 
-    Branches that started at the same instant are in branch order, not in the order of their ends.
-    The node run that gathers branches started with the first of them, but is listed after the last.
+    Branches that started at the same instant are in branch order, not in the order in which they
+    ended. The node run that gathers branches started with the first branch, but it is listed after
+    the last branch.
     """
     latest: dict[tuple[str, ...], Instant] = {}
     placed: list[_NodeRunStart] = []
@@ -373,7 +374,7 @@ def _node_run_fields(task_id: RunId, row: NodeRun) -> Fields:
 
 
 async def _read_fields(request: Request) -> Fields:
-    """Return the members of the body by their names in lower case."""
+    """Return the members of a JSON body, with their names converted to lower case."""
     try:
         body = (await request.body()).decode()
     except UnicodeDecodeError as error:
@@ -384,7 +385,7 @@ async def _read_fields(request: Request) -> Fields:
     fields: dict[str, Any] = {}
     for name, member in value.items():
         if name.lower() in fields:
-            raise InvalidInput(name, "occurs twice, with different upper and lower case")
+            raise InvalidInput(name, "occurs twice; upper and lower case do not distinguish names")
         fields[name.lower()] = member
     return fields
 

@@ -59,7 +59,7 @@ def _to_model(described: type) -> Any:
         members[name] = (kind, None if field.is_optional else ...)
     config = ConfigDict(alias_generator=lambda name: name.removesuffix("_"))
     name = f"{described.__name__}Payload"
-    # The docstring of a payload is that of the event's model.
+    # The event's model already has the docstring of the payload.
     doc = None if issubclass(described, Payload) else described.__doc__
     return create_model(name, __config__=config, __doc__=doc, **members)
 

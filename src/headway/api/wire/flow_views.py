@@ -1,4 +1,4 @@
-"""Models of flows, tasks and workers in responses, and their JSON."""
+"""Response models of flows, tasks and workers, and functions that encode them as JSON."""
 
 from collections.abc import Iterable, Sequence
 from typing import Annotated, Any, Final

@@ -1,4 +1,7 @@
-"""Names in paths. A name may contain slashes, so the path converters exclude known suffixes."""
+"""Path parameters that are names.
+
+A name may contain slashes, so the path converters exclude the suffixes of other calls.
+"""
 
 from typing import Annotated, Final
 

@@ -62,7 +62,10 @@ class ApiError(Error):
 
 
 class ApiObject(dict[str, Any]):
-    """A JSON object in an answer. A missing field raises ApiError: the server is not headway."""
+    """A JSON object in an answer of the server.
+
+    Reading a missing field raises ApiError, because a headway server would have sent the field.
+    """
 
     def __missing__(self, name: str) -> Any:
         raise _unexpected_response(f"its answer has no {name!r}")
@@ -80,7 +83,7 @@ class Client:
         return await self._call("GET", f"{path}{_encode_query(query)}")
 
     async def get_text(self, path: str, **query: str | int | Sequence[str] | None) -> str:
-        """Send a GET request, and return the answer, which is plain text instead of JSON."""
+        """Send a GET request whose answer is plain text, and return the text."""
         response = await self._send("GET", f"{path}{_encode_query(query)}", None)
         try:
             if response.media_type == TEXT_MEDIA_TYPE:

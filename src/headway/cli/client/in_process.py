@@ -68,7 +68,7 @@ class LocalTransport:
 
 
 class _ResponseBuffer:
-    """Receives the response of an ASGI application while it is sent."""
+    """Receives the response of an ASGI application while the application sends it."""
 
     def __init__(self) -> None:
         self.status = 0
@@ -94,12 +94,12 @@ class _ResponseBuffer:
             self.parts.append(message.get("body", b""))
 
     def end(self) -> None:
-        """Mark the end of the response, also if the application has raised an error."""
+        """Mark the end of the response, even if the application has raised an error."""
         self.started.set()
         self._chunks.put_nowait(None)
 
     async def lines(self, call: "asyncio.Task[None]") -> AsyncIterator[bytes]:
-        """Yield lines until the application ends. Then raise the error of `call`, if any."""
+        """Yield lines until the application ends. Then raise the error of `call`, if it failed."""
         rest = b""
         while (chunk := await self._chunks.get()) is not None:
             self._backpressure.release()

@@ -16,7 +16,8 @@ WRONG_TOKEN: Final = "HEADWAY_TOKEN is not a valid token of this server"  # noqa
 async def open_client(app: str | None) -> AsyncIterator[Client]:
     """Open a client to the server at HEADWAY_URL, or else to the database.
 
-    Without a server, `app` is the Headway with the jobs and the database, as `module:name`.
+    `app` is used only without a server. It names the Headway with the jobs and the database, as
+    `module:name`.
     """
     settings = load_settings()
     # Import only the transport that is used: both are slow to import.
@@ -39,7 +40,7 @@ async def open_client(app: str | None) -> AsyncIterator[Client]:
 
 
 def _explain_error(error: ApiError, url: str, *, has_token: bool) -> Error:
-    """Return the error for the user. If a setting causes it, the message names the setting."""
+    """Return the error to show to the user. It names the setting that caused it, if any."""
     if error.code == "not_found":  # An unknown path. A missing run or lane has its own code.
         return ConfigurationError(f"{error}; is HEADWAY_URL={url} the address of the server?")
     if error.code == "unauthorized":

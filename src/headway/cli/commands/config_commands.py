@@ -90,7 +90,7 @@ def _redact(name: str, text: str) -> str:
 
 
 def _redact_url(url: str) -> str:
-    """Hide the password and the query of a URL. Hide a URL that cannot be parsed completely."""
+    """Hide the password and the query of a URL, or the whole URL if it cannot be parsed."""
     try:
         parts = urlsplit(url)
         port = "" if parts.port is None else f":{parts.port}"

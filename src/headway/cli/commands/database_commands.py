@@ -17,19 +17,22 @@ if TYPE_CHECKING:
 
 
 async def upgrade(*, app: DatabaseAppOption = None, json: JsonOption = False) -> None:
-    """Create the schema, or upgrade it to this version. Safe to repeat and to run concurrently."""
+    """Create the schema, or upgrade it to this version of headway.
+
+    The command is safe to repeat and to run concurrently.
+    """
     urls = find_database_urls("db upgrade", app)
     _print_version(await upgrade_database(urls), "the schema is at", urls, as_json=json)
 
 
 async def check(*, app: DatabaseAppOption = None, json: JsonOption = False) -> None:
-    """Check whether this version can use the schema. Changes nothing."""
+    """Check whether this version of headway can use the schema, without changing anything."""
     urls = find_database_urls("db check", app)
     _print_version(await check_database(urls), "the schema is current:", urls, as_json=json)
 
 
 async def accept(*, app: DatabaseAppOption = None, json: JsonOption = False) -> None:
-    """Make all servers use the current primary, although it lacks commits they have seen."""
+    """Make all servers use the current primary, although it lacks commits that they have seen."""
     accepted = await accept_primary(find_database_urls("db accept-primary", app))
     text = (
         f"accepted {accepted.address} as the primary: epoch {accepted.epoch}, its last event is"
@@ -58,9 +61,9 @@ async def prune(
     runs_days
         Keep runs that ended within this number of days.
     events_days
-        Keep events of this number of days.
+        Keep events that happened within this number of days.
     idempotency_keys_days
-        Keep idempotency keys of this number of days.
+        Keep idempotency keys that were recorded within this number of days.
     dry_run
         Print what would be removed, and change nothing.
     """

@@ -1,4 +1,4 @@
-"""Finds the database of commands that use it directly and not through a server."""
+"""Finds the database for commands that use it directly instead of through a server."""
 
 from collections.abc import Sequence
 
@@ -7,9 +7,11 @@ from headway.settings import load_settings
 
 
 def find_database_urls(command: str, app: str | None = None) -> Sequence[str]:
-    """Return the database URLs of the `Headway` at `app` or HEADWAY_APP, or of the settings.
+    """Return the URLs of the database that a command uses directly.
 
-    Raise ConfigurationError if the settings name only a server, whose database is not known here.
+    They are the URLs of the `Headway` at `app` or at HEADWAY_APP, or else those in the settings.
+    Raise ConfigurationError if the settings contain only the URL of a server, because its database
+    is not known here.
     """
     settings = load_settings()
     if app is not None or settings.app is not None:

@@ -42,7 +42,7 @@ async def doctor(*, app: DatabaseAppOption = None, json: FindingsJsonOption = Fa
 
 
 def _finding_fields(finding: Finding) -> dict[str, str]:
-    """Return a finding under the documented names of its JSON fields."""
+    """Return the JSON fields of a finding, under their documented names."""
     return {
         "weight": finding.severity,
         "promise": finding.promise,
@@ -88,7 +88,7 @@ def _format_count(count: int, noun: str) -> str:
 def _open_progress_bar(progress: DoctorProgress) -> Iterator[Callable[[], None]]:
     """Show a progress bar on a terminal, and yield a function that redraws it.
 
-    The bar is removed at the end.
+    The bar is removed when the `with` block ends.
     """
     console = Console(stderr=True)
     with Progress(

@@ -138,7 +138,7 @@ async def start(
     app: AppOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Start a task of a flow, and print its id.
+    """Start a task of a flow, and print the id of the task.
 
     Parameters
     ----------

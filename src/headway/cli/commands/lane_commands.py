@@ -68,7 +68,10 @@ async def clear(name: LaneArgument, /, *, app: AppOption = None, json: JsonOptio
 
 
 async def _set_paused(name: str, app: str | None, *, is_paused: bool, as_json: bool) -> None:
-    """Pause or resume an existing lane. A misspelled name would otherwise create a lane."""
+    """Pause or resume a lane. Raise ApiError if the lane does not exist.
+
+    Otherwise a misspelled name would create a lane.
+    """
     async with open_client(app) as client:
         path = f"/api/lanes/{quote_segment(name)}"
         try:

@@ -44,13 +44,13 @@ NO_JOBS_HINT: Final = (
     "name your jobs with --app module:name, or a server that has them with HEADWAY_URL"
 )
 STATUS_ALIASES: Final = {"done": RunStatus.SUCCEEDED, "cancelled": RunStatus.CANCELED}
-"""States that `run list` shows under another name than the status."""
+"""States whose name in `run list` differs from the name of the status."""
 SHOWN_MESSAGE_COUNT: Final = 100
 HIDDEN_FIELDS: Final = ("state", "is_waiting", "is_behind", "seq", "revision", "generation")
 
 
 def _convert_statuses(type_: Any, tokens: Sequence[Token]) -> Any:
-    """Accept a state as `run list` shows it, too: `Done` is `succeeded`."""
+    """Convert statuses. Also accept states as `run list` shows them: `Done` is `succeeded`."""
     names = [token.value.lower() for token in tokens]
     return convert(
         type_,

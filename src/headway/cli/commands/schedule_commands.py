@@ -23,7 +23,7 @@ async def run(
     app: AppOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Start the run of a schedule now, and print its id."""
+    """Start the run of a schedule now, and print the id of the run."""
     async with open_client(app) as client:
         path = f"/api/schedules/{quote_segment(name)}/run"
         started = await client.start(path, None, idempotency_key=idempotency_key)

@@ -60,17 +60,20 @@ def serve(
         The URL of the server for browsers, if it is behind a proxy. Default:
         HEADWAY_PUBLIC_URL, or the address to listen on.
     """
-    # From start to exit: by default SIGUSR1 would end the process.
+    # This handler stays installed until the exit: by default SIGUSR1 would end the process.
     signal.signal(signal.SIGUSR1, _log_reset_not_needed)
     if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
-        # Until the server runs. From then on, SIGHUP reloads the configuration.
+        # This handler applies until the server runs. Then SIGHUP reloads the configuration.
         signal.signal(signal.SIGHUP, _ignore_hangup)
     raise_open_file_limit()
     run_process(_serve(app=app, host=host, port=port, public_url=public_url))
 
 
 def _log_reset_not_needed(*_: object) -> None:
-    """Handle SIGUSR1, which resets in-process lanes (R3.8). Durable lanes need no reset."""
+    """Log that SIGUSR1 has no effect: it resets only in-process lanes (R3.8).
+
+    Durable lanes need no reset.
+    """
     reason = {"reason": "expired leases free the slots of dead instances"}
     log_reason = partial(log.info, "reset_not_needed", extra=reason)
     with suppress(RuntimeError):  # There is no event loop before the start and after the end.

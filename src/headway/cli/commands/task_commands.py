@@ -100,7 +100,7 @@ async def watch(
             if task["status"] in TERMINAL:
                 report(task, _format_task(task))
                 return 0 if task["status"] == RunStatus.SUCCEEDED else EXIT_UNSUCCESSFUL
-            # After new node runs the wait that was read may be over; the next poll reads it again.
+            # New node runs may have ended the wait that was read. The next poll reads it again.
             waiting_node = task["node"] if task["waits_for"] and seq == previous_seq else ""
             if waiting_node and waiting_node != reported_node:
                 report(task, _format_task(task))
@@ -176,7 +176,7 @@ async def rerun(
     app: AppOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Start a new task from a node of an old one, and print its id.
+    """Start a new task at a node of an old task, and print the id of the new task.
 
     Parameters
     ----------
@@ -190,7 +190,7 @@ async def rerun(
 
 
 async def node_runs(client: Client, task_id: str, *, after: int = 0) -> AsyncIterator[Any]:
-    """Yield the node runs with a `seq` above `after`, in the order of their ends."""
+    """Yield the node runs with a `seq` above `after`, in the order in which they ended."""
     path = f"/api/tasks/{quote_segment(task_id)}/node-runs"
     has_more = True
     while has_more:  # Ends: a page that has a successor contains at least one row.

@@ -77,7 +77,7 @@ async def _follow(client: Client, run: Any, handle: EventHandler) -> Any:
             run = await client.get(path)
             if run["status"] in TERMINAL:
                 return run
-    raise AssertionError("the event stream has no end")
+    raise AssertionError("the event stream ended before the run did")
 
 
 def _is_end(event: dict[str, Any]) -> bool:
@@ -103,7 +103,7 @@ async def _show_live(client: Client, run: Any) -> Any:
 
 
 async def _report_obstacles(client: Client, run_id: str) -> None:
-    """Print to stderr what the run waits for and what to do, each time that it changes."""
+    """Print what the run waits for, and what to do, to stderr whenever either changes."""
     reported = None
     while True:  # Ends by cancellation only.
         await asyncio.sleep(POLL_S)
@@ -116,7 +116,10 @@ async def _report_obstacles(client: Client, run_id: str) -> None:
 
 
 async def _poll_run(client: Client, screen: RunScreen) -> None:
-    """Poll the explanation and the open questions, which can change without an event of the run."""
+    """Poll the run, its explanation and its open questions, and update the screen.
+
+    The explanation and the open questions can change without an event of the run.
+    """
     path = f"/api/runs/{quote_segment(screen.run['id'])}"
     while True:  # Ends by cancellation only.
         try:

@@ -22,7 +22,7 @@ def worker(
     url: str | None = None,
     registry: str | None = None,
 ) -> None:
-    """Serve services until Ctrl-C, and also the built-in ones (transform, sum, route, echo).
+    """Serve your services and the built-in ones (transform, sum, route, echo) until Ctrl-C.
 
     Parameters
     ----------
@@ -60,5 +60,5 @@ def load_services(target: str | None) -> Services:
     module, name = import_target(target, label=repr(target), example="work:services")
     services = getattr(module, name, None)
     if not isinstance(services, Services):
-        raise ConfigurationError(f"{target!r}: {name} is not a Services")
+        raise ConfigurationError(f"{target!r}: {name} is not a Services object")
     return services

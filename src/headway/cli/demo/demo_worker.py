@@ -1,7 +1,7 @@
 """`python -m headway.cli.demo.demo_worker …`: `headway worker` that exits with the demo.
 
 Its standard input is a pipe from the demo, which writes nothing to it. The pipe closes when the
-demo exits for any reason, also when it is killed.
+demo exits for any reason, even if it is killed.
 """
 
 import os

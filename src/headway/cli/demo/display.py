@@ -32,7 +32,7 @@ class TaskSnapshot(NamedTuple):
 
     @property
     def position(self) -> str:
-        """The current node, with its wait or with the progress that a worker reports."""
+        """The current node, and what it waits for or the progress that a worker reports."""
         if self.run["ended_at"] is not None:
             return ""
         if self.task["waits_for"]:
@@ -52,7 +52,10 @@ class TaskSnapshot(NamedTuple):
 
 
 class DemoDisplay:
-    """The demo's screen. Use it with `with`; call `show` to update it, `print_line` for a line."""
+    """The demo's output, which is used in a `with` block.
+
+    `show` updates the tables, and `print_line` prints a line.
+    """
 
     def __init__(self) -> None:
         self.console = Console(markup=False, highlight=False, emoji=False)
@@ -70,7 +73,10 @@ class DemoDisplay:
             self._live.stop()
 
     def print_line(self, line: str) -> None:
-        """Print a line, on a terminal above the tables. It is not broken, so it can be copied."""
+        """Print a line without wrapping it, so that it can be copied.
+
+        On a terminal, the line appears above the tables.
+        """
         if self._live is None:
             print(line, flush=True)
         else:
@@ -125,7 +131,10 @@ class DemoDisplay:
 
 
 def _build_title(title: str) -> Text:
-    """Return a title as a line of its own. rich would wrap the title of a table to its width."""
+    """Return a title as a separate line.
+
+    rich would wrap a table's own title to the width of the table.
+    """
     return Text(title, style="italic")
 
 

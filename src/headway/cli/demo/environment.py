@@ -35,9 +35,9 @@ class DemoEnvironment(NamedTuple):
 
 @asynccontextmanager
 async def open_environment(folder: Path) -> AsyncIterator[DemoEnvironment]:
-    """Start the server and the worker, and stop them at the end of the block.
+    """Start the server and the worker. They are stopped when the `with` block ends.
 
-    Ctrl-C stops the server, which cancels the task inside the block.
+    Ctrl-C stops the server. The task that runs the block is then canceled.
     """
     hw = Headway(f"sqlite:///{folder / 'demo.db'}")
     hw.job()(mirror)
@@ -70,7 +70,7 @@ async def open_environment(folder: Path) -> AsyncIterator[DemoEnvironment]:
 
 
 async def mirror(ctx: RunContext, page_count: int, page_s: float) -> dict[str, int]:
-    """Simulate a download. A continued run starts after the last page, from the checkpoint."""
+    """Simulate a download. A continued run starts after the last page in its checkpoint."""
     state = ctx.checkpoint or {"page": 0}
     for page in range(state["page"] + 1, page_count + 1):
         share = random.uniform(0.5, 1.5)  # noqa: S311  # Not for security.
@@ -101,7 +101,10 @@ async def _serve(hw: Headway, ready: asyncio.Future[str]) -> None:
 
 @asynccontextmanager
 async def _open_worker(address: str, folder: Path) -> AsyncIterator[str]:
-    """Start a worker process, wait until it is registered, and yield its log with its id."""
+    """Start a worker process, wait until it is registered, and yield its log.
+
+    The log contains the id of the worker.
+    """
     log_path = folder / "worker.log"
     with log_path.open("wb") as log:
         process = await asyncio.create_subprocess_exec(

@@ -1,4 +1,4 @@
-"""The script of the demo: start runs and tasks, refuse one, cancel one, approve an order."""
+"""The demo's script: start runs and tasks, refuse a run, cancel a run, approve an order."""
 
 import asyncio
 import os

@@ -42,7 +42,10 @@ def describe_event(event: dict[str, Any]) -> list[str]:
 
 
 def describe_event_with_label(event: dict[str, Any]) -> list[str]:
-    """Describe an event with its type or a label for it, unless the text makes the type clear."""
+    """Describe an event, and add its type unless the description makes the type clear.
+
+    If the type has a label in `EVENT_LABELS`, return only the label.
+    """
     kind, payload = event["type"], event.get("payload")
     if kind in EVENT_LABELS:
         return [EVENT_LABELS[kind]]

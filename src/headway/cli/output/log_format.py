@@ -1,4 +1,7 @@
-"""Log formats of `serve` and `worker`: text for people, JSON for programs, no secrets."""
+"""Log formats of `serve` and `worker`: text for people, and JSON for programs.
+
+Both formats hide secrets.
+"""
 
 import json
 import logging
@@ -26,7 +29,10 @@ _VERBOSE_LOGGERS: Final = (
 
 
 def configure_logging(settings: Settings) -> None:
-    """Log to stderr as configured. Only for programs: a library leaves this to its users."""
+    """Log to stderr as configured.
+
+    Only commands call this function. A program that imports headway configures logging itself.
+    """
     handler = logging.StreamHandler()
     formatter_class = JsonFormatter if settings.log_format == "json" else TextFormatter
     handler.setFormatter(formatter_class(collect_secrets(settings)))
@@ -46,7 +52,7 @@ def collect_secrets(settings: Settings) -> list[str]:
 
 
 def _passwords(address: str) -> Iterable[str]:
-    """Return the password of a URL, as written and decoded."""
+    """Return the password of a URL twice: as written, and percent-decoded."""
     try:
         password = urlsplit(address).password or ""
     except ValueError:

@@ -22,7 +22,7 @@ STYLES: Final = {
 }
 TEXT_LENGTH_MAX: Final = 400
 ID_LENGTH_MAX: Final = 40
-"""The longest id or name in the first column of a table that is never wrapped."""
+"""The maximum length of an id or name that is not wrapped in the first column of a table."""
 TIME_UNITS: Final = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
 
 
@@ -74,7 +74,7 @@ def print_list(
 def build_table(headings: Sequence[str], rows: Sequence[Sequence[str]], *, width_max: int) -> Table:
     """Return a table. Its first column, the id, is not wrapped, so that it can be copied.
 
-    rich crops a column that is not wrapped and does not fit, so a longer id is wrapped after all.
+    If an id is too long for that, the column is wrapped after all, because rich would crop it.
     """
     table = Table(box=None, pad_edge=False, header_style="bold")
     # Each other column needs at least one character and two spaces before it.

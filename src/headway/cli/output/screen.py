@@ -84,7 +84,7 @@ class RunScreen:
 
 
 def _numeric_progress(progress: Any) -> dict[str, float] | None:
-    """Return progress that consists of names and numbers, or None for any other progress."""
+    """Return the progress if it consists of names and numbers, else None."""
     if not isinstance(progress, dict) or not progress:
         return None
     are_numbers = all(

@@ -1,8 +1,8 @@
 """A command names the rows that it concerns, and decides on them once they are locked.
 
 Every command describes itself: its class declares `may_free_capacity` and `document_length`, so
-that neither the writer nor the engine has a list of commands. There is no default for either: a
-command that lacks one is a type error where it is applied.
+that neither the writer nor the engine has a list of commands. Neither attribute has a default:
+applying a command that lacks one is a type error.
 """
 
 from abc import abstractmethod
@@ -22,12 +22,12 @@ RUN_ID_LENGTH_MAX: Final = 36
 
 @dataclass(slots=True)
 class RowsNeeded:
-    """The rows that a batch of commands concerns. The store locks them in its one lock order."""
+    """The rows that a batch of commands needs. The store always locks them in the same order."""
 
     run_ids: dict[RunId, bool] = field(default_factory=dict)
     """The runs to lock. The value is True if a command may end the run.
 
-    The end of a run passes its key to the next run.
+    When a run ends, its key passes to the next run.
     """
     waking_ids: dict[RunId, None] = field(default_factory=dict)
     """Runs that a command may make ready, so that a claim in the same batch may take them."""
@@ -36,10 +36,10 @@ class RowsNeeded:
     whole_keys: dict[Key, None] = field(default_factory=dict)
     """Keys whose active runs are all needed."""
     latest_keys: dict[Key, None] = field(default_factory=dict)
-    """Keys whose newest run is needed, ended or not."""
+    """Keys whose newest run is needed, even if that run has ended."""
     lanes: dict[LaneName, None] = field(default_factory=dict)
     claims: Counter["ClaimRequest"] = field(default_factory=Counter)
-    """Maps each kind of claim to the number of runs that it may take."""
+    """Maps each claim request to the number of runs that it may take."""
     instance_ids: dict[InstanceId, None] = field(default_factory=dict)
     idempotency_keys: dict[str, None] = field(default_factory=dict)
     inbox_run_ids: dict[RunId, None] = field(default_factory=dict)
@@ -50,7 +50,7 @@ class RowsNeeded:
     Items of other kinds are not loaded, because they may be large.
     """
     consumed_after_seqs: dict[RunId, int] = field(default_factory=dict)
-    """Maps each run to a `seq`. Its consumed inbox items after that `seq` are needed too."""
+    """Maps each run to a `seq`. The run's consumed items after that `seq` are needed too."""
     interrupt_run_ids: dict[RunId, None] = field(default_factory=dict)
     saved_keys: dict[Key, None] = field(default_factory=dict)
     schedules: dict[str, None] = field(default_factory=dict)
@@ -65,8 +65,8 @@ class RowsNeeded:
     pruned_ids: dict[RunId, None] = field(default_factory=dict)
     """Runs that may be pruned.
 
-    For each run, the store also loads the head of the run's key, the newest other started run of
-    that key if the key is busy, and whether the run's parent is active.
+    For each run, the store also loads the head of the run's key, and whether the run's parent is
+    active. If the key is busy, it also loads the key's newest started run that is not listed here.
     """
     task_ids: dict[RunId, None] = field(default_factory=dict)
     """Flow tasks whose whole stored state is read. Only their runs are locked."""
@@ -75,7 +75,7 @@ class RowsNeeded:
     parent_ids: dict[RunId, None] = field(default_factory=dict)
     """Runs whose number of active children is needed."""
     child_ids: dict[RunId, None] = field(default_factory=dict)
-    """Runs that may end. The parent of a flow task is needed too, and may become ready."""
+    """Runs that may end. If the run is a flow task, its parent is needed and may become ready."""
 
     def add_run(self, run_id: RunId, *, may_end: bool = False, may_wake: bool = False) -> None:
         self.run_ids[run_id] = may_end or self.run_ids.get(run_id, False)
@@ -83,7 +83,7 @@ class RowsNeeded:
             self.waking_ids[run_id] = None
 
     def add_inbox(self, run_id: RunId, kind: str) -> None:
-        """Add the unread items of one kind in the inbox of a run."""
+        """Add a run's unread inbox items of one kind."""
         self.inbox_kinds.setdefault(kind, {})[run_id] = None
 
     def add_consumed(self, run_id: RunId, *, after_seq: int) -> None:
@@ -92,7 +92,7 @@ class RowsNeeded:
         )
 
     def add_ending_run(self, run_id: RunId, *, may_wake: bool = False) -> None:
-        """Add a run that may end, and its parent, which is notified of the end."""
+        """Add a run that may end, and its parent, which is notified if the run ends."""
         self.add_run(run_id, may_end=True, may_wake=may_wake)
         self.child_ids[run_id] = None
 
@@ -126,7 +126,7 @@ class Command(Protocol[A_co]):
     def document_length(self) -> int:
         """Return the length of the documents that the command writes, in characters.
 
-        The writer limits their sum in a batch, because the number of commands does not bound it.
+        The writer limits the sum over a batch, because even a few commands may write a lot.
         """
         ...
 
@@ -146,7 +146,7 @@ class Command(Protocol[A_co]):
 class HolderCommand(Generic[A]):
     """A command of the process that holds a run. It has no effect if its claim is stale.
 
-    A command that returns the state of the run for a stale claim has its own `decide`.
+    A command that returns the run's state even if the claim is stale has its own `decide`.
     """
 
     claim: Claim
@@ -167,4 +167,4 @@ class HolderCommand(Generic[A]):
     # Not an ABC, whose metaclass would slow down every `isinstance` with a command.
     @abstractmethod
     def decide_held(self, batch: BatchState, run: Run) -> A:
-        """Change `batch`, and return the result. `run` is the run of the claim, which is valid."""
+        """Change `batch`, and return the result. The claim is valid, and `run` is its run."""

@@ -1,4 +1,4 @@
-"""Compare a run with its events: one per status change, numbered without gaps (I12, I13)."""
+"""Check that a run's events match its status changes and have no gaps (I12, I13)."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -11,9 +11,9 @@ from headway.core.run.status import RunStatus
 from headway.core.run.transitions import TRANSITIONS
 
 PAYLOAD_PREFIX_LENGTH: Final = 64
-"""How many characters of a payload are read. They contain both statuses of a change.
+"""How many characters of a payload are read: enough for both statuses of a status change.
 
-The rest of the payload may be long.
+The rest of the payload may be long, so it is not read.
 """
 LEGAL_MOVES: Final = frozenset(
     (source, target) for edges in TRANSITIONS.values() for source, target in edges.items()
@@ -23,7 +23,7 @@ _STATES: Final = re.compile(r'\{"from":(?:null|"(\w+)"),"to":"(\w+)"')
 
 
 class RunSeqRange(NamedTuple):
-    """The range of the `run_seq`s of a run's events."""
+    """The first and last `run_seq` of a run's events, and the number of these events."""
 
     first: int
     last: int
@@ -46,7 +46,10 @@ def parse_states(payload_prefix: str) -> tuple[str | None, str] | None:
 
 
 def start_seq_of(changes: Sequence[StateChange]) -> int | None:
-    """Return the `seq` of a run's start, or None if it never started or the event was pruned."""
+    """Return the `seq` of the event with which a run started.
+
+    Return None if the run never started, or if the event was pruned.
+    """
     for change in changes:
         states = change.states()
         if states is not None and states[1] == RunStatus.RUNNING:

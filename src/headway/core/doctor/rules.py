@@ -1,4 +1,4 @@
-"""The rules that every run must satisfy by itself; a superset of `Run.check`.
+"""The rules that every run must satisfy, whatever other runs do; a superset of `Run.check`.
 
 Violations are reported, not asserted, because the doctor examines databases that may be damaged.
 """

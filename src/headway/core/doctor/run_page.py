@@ -30,30 +30,31 @@ class ExaminedRuns:
     runs: Sequence[Run]
     """The runs, in the order in which they were accepted."""
     unknown_values: Mapping[RunId, str]
-    """Maps each run with an unknown status, mode or recovery to that value."""
+    """Maps each run that has an unknown status, mode or recovery to the unknown value."""
     last_seq: int | None
-    """The `seq` of the last run of the page, readable or not. None if there are no more runs."""
+    """The `seq` of the page's last run, even if it has an unknown value. None if there is none."""
     pruned_seq: int
     heads: Mapping[Key, Sequence[KeyHead]]
     first_waiting_seqs: Mapping[Key, int]
     """Maps each key to the lowest `seq` among the runs that wait behind its head."""
     predecessor_ids: Mapping[RunId, RunId]
-    """Maps each run that has started to the previous run of its key that has started."""
+    """Maps each started run to the previous started run of the same key."""
     run_seq_ranges: Mapping[RunId, RunSeqRange]
     changes: Mapping[RunId, Sequence[StateChange]]
     unread_counts: Mapping[RunId, int]
     instances: Sequence[Instance]
     orphan_parent_ids: Mapping[RunId, RunId]
-    """Maps active children that are not cancelling to their parents.
+    """Maps each child that should have been canceled with its parent to that parent.
 
-    Each parent has ended or is cancelling, and its row has no children left to end.
+    The child is queued or running. The parent has ended or is cancelling, but its row records no
+    children left to end.
     """
 
 
 def check_instances(
     instances: Sequence[Instance], *, now: Instant, grace_s: float
 ) -> Iterator[Finding]:
-    """Yield findings on instances that stopped renewing their lease, if no instance is alive."""
+    """If no instance is alive, yield a finding for each one that stopped renewing its lease."""
     if any(not instance.is_dead and instance.lease_expires_at > now for instance in instances):
         return
     late = add_seconds(now, seconds=-grace_s)
@@ -70,7 +71,7 @@ def check_instances(
 
 
 def check_page(page: ExaminedRuns, *, now: Instant, grace_s: float) -> Iterator[Finding]:
-    """Yield the findings of a page.
+    """Yield the findings on a page of runs.
 
     `grace_s` is how late the sweep may be without a violation.
     """
@@ -109,9 +110,9 @@ def _check_key(page: ExaminedRuns, run: Run) -> Iterator[Finding]:
 
 
 def _check_order(page: ExaminedRuns, run: Run) -> Iterator[Finding]:
-    """Yield findings on the order in which the runs of a key start.
+    """Yield a finding if the runs of a key did not start in the order of their `seq`s.
 
-    The order is that of the `seq`s. Times are not compared, because a clock may go back.
+    Times are not compared, because a clock may be set back.
     """
     heads = page.heads.get(run.key, ())
     unstarted = [head.seq for head in heads if head.started_at is None]

@@ -27,14 +27,14 @@ SLOT_EVENT_TYPES: Final = frozenset(
 SLOT_PAYLOAD_PREFIX_LENGTH: Final = 256
 """How many characters of a payload are read.
 
-They contain both statuses of a change, or the limit of a lane.
+They contain both statuses of a status change, or the limit of a lane.
 """
 _LIMIT: Final = re.compile(r'"max_concurrent":(\d+)')
 _IS_PAUSED: Final = '"is_paused":true'
 
 
 class SlotEvent(NamedTuple):
-    """An event of one of `SLOT_EVENT_TYPES`."""
+    """An event whose type is in `SLOT_EVENT_TYPES`."""
 
     seq: int
     run_id: RunId | None
@@ -44,11 +44,11 @@ class SlotEvent(NamedTuple):
 
 
 class SlotReplay:
-    """Count the slots of each lane event by event.
+    """Count the held slots of each lane while the events are replayed in order.
 
-    In a pruned stream, runs that took their slot before its beginning are not counted, and a limit
-    is unknown until the first event that sets it. The replay may then miss a violation, but it
-    never reports a false one.
+    If the stream was pruned, runs that took their slot before its first event are not counted, and
+    a lane's limit is unknown until an event sets it. The replay may then miss a violation, but it
+    never reports a false violation.
     """
 
     def __init__(self, lanes: Iterable[LaneRow], *, is_unpruned: bool) -> None:

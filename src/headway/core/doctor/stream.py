@@ -23,7 +23,7 @@ class ExaminedEvents:
     after_seq: int
     up_to_seq: int
     seqs: Sequence[int] | None
-    """The `seq`s of the events of this page, or None if their number is correct."""
+    """The `seq`s of the page's events. None if the page has the expected number of events."""
     slot_events: Sequence[SlotEvent] = ()
     """The events of the page that give, return or limit slots, in order."""
 
@@ -33,9 +33,9 @@ class LaneUsage:
     lane: LaneRow
     held_count: int
     last_taken_seq: int | None
-    """The `seq` of the last event that gave a current holder its slot. None if pruned."""
+    """The `seq` of the last event that gave a current holder its slot. None if it was pruned."""
     is_changed_since: bool
-    """True if the limits of the lane were changed after that event."""
+    """True if the lane's limits were changed after the event with `last_taken_seq`."""
 
 
 def check_extent(extent: StreamExtent) -> Iterator[Finding]:
@@ -63,10 +63,10 @@ def check_events(page: ExaminedEvents) -> Iterator[Finding]:
 
 
 def check_lane(usage: LaneUsage) -> Iterator[Finding]:
-    """Report a lane with more held slots than its limit.
+    """Yield a finding if more slots of a lane are held than its limit allows.
 
-    This is a violation only if a slot was taken after the limit was last set: a lowered limit does
-    not stop runs, but slots are given only below the limit.
+    The finding is a violation only if a slot was taken after the limit was last set. Otherwise it
+    is a note: lowering a limit does not stop the runs that already hold slots.
     """
     lane = usage.lane
     if usage.held_count <= lane.max_concurrent:

@@ -1,4 +1,7 @@
-"""Canonical JSON of a flow: meaningful fields only, sorted, so that equal flows match."""
+"""The canonical JSON of a flow, which is the same text for equal flows.
+
+Its fields are sorted by name. Fields that have no effect are left out.
+"""
 
 import json
 from typing import Any, Final

@@ -1,7 +1,7 @@
-"""The JSON Schema of a definition, for editors, derived from the table that also parses it.
+"""The JSON Schema of flow definitions, for editors. It is derived from the parser's tables.
 
-A schema cannot check everything, such as that the target of an edge exists or that a path can be
-parsed. Those errors are reported when the flow is published. The schema matches field names in
+A schema cannot check everything: for example, that an edge's target exists or that a path can be
+parsed. Such errors are reported when the flow is published. The schema matches field names in
 lower case only; publishing accepts any case.
 """
 

@@ -23,14 +23,14 @@ from headway.core.flow.engine.fields import FLOW_SETTINGS, NODE_FIELDS
 from headway.core.flow.engine.kinds import HANDLERS
 
 NODE_COUNT_MAX: Final = 2_000
-"""The maximum number of nodes, including those of subflows."""
+"""The maximum number of nodes in a definition, including the nodes of its subflows."""
 EDGE_COUNT_MAX: Final = 10_000
-"""The maximum number of edges, including those of subflows."""
+"""The maximum number of edges in a definition, including the edges of its subflows."""
 SUBFLOW_DEPTH_MAX: Final = 16
 JSON_DEPTH_MAX: Final = 160
 """The maximum depth of a definition's JSON.
 
-It is enough for sixteen subflows with an expression of maximum depth in the innermost one.
+This is enough for 16 nested subflows if the innermost one has an expression of maximum depth.
 """
 
 _SUBFLOW_FIELDS: Final = dict.fromkeys(("start", "nodes", "edges"))
@@ -43,9 +43,9 @@ _ALL_NODE_FIELDS: Final = {**NODE_FIELDS, "kind": None, "subflow": None}
 class ParsedFlow:
     flow: Flow
     warnings: tuple[Diagnostic, ...]
-    """Problems that are no reason to refuse the definition."""
+    """Problems that do not make the definition invalid."""
     unknown_fields: tuple[Diagnostic, ...]
-    """The warnings about fields that have no effect."""
+    """The warnings about unknown fields. They are also in `warnings`."""
 
 
 def parse_flow(
@@ -54,11 +54,11 @@ def parse_flow(
     available: AvailableCallees | None = None,
     default_policy: ErrorPolicy = ErrorPolicy.FOLLOW_DEFAULT,
 ) -> ParsedFlow:
-    """Parse a definition given as JSON text or as a value. Raise InvalidFlow with every error.
+    """Parse a definition, given as JSON text or as an object. Raise InvalidFlow with all errors.
 
-    A service that is not in `available` is only a warning, because a worker may offer it later.
-    `default_policy` is for a definition without a policy, such as one stored before policies
-    existed.
+    A service that is not in `available` causes only a warning, because a worker may offer it later.
+    `default_policy` applies to a definition that names no policy. Definitions that were stored
+    before policies existed name none.
     """
     diagnostics = Diagnostics()
     try:
@@ -89,7 +89,7 @@ class _Parser:
         self._edge_count = 0
 
     def parse_flow(self, value: Any, path: str, *, depth: int) -> Flow:
-        """Parse a flow or subflow. Recurses once per subflow level, up to SUBFLOW_DEPTH_MAX."""
+        """Parse a flow or subflow. The recursion is at most SUBFLOW_DEPTH_MAX levels deep."""
         diagnostics = self._diagnostics
         if not isinstance(value, dict):
             diagnostics.add_error(
@@ -121,7 +121,7 @@ class _Parser:
         self._node_count += len(raw_nodes)
         if self._node_count > NODE_COUNT_MAX:
             self._diagnostics.add_error(
-                path, f"a flow has at most {NODE_COUNT_MAX:,} nodes with its subflows; split it"
+                path, f"a flow and its subflows have at most {NODE_COUNT_MAX:,} nodes; split it"
             )
             return {}
         edges_by_source: dict[str, dict[str, str]] = {}
@@ -191,7 +191,7 @@ class _Parser:
         self._edge_count += len(value)
         if self._edge_count > EDGE_COUNT_MAX:
             self._diagnostics.add_error(
-                path, f"a flow has at most {EDGE_COUNT_MAX:,} edges with its subflows; split it"
+                path, f"a flow and its subflows have at most {EDGE_COUNT_MAX:,} edges; split it"
             )
             return ()
         edges: dict[tuple[str, str], Edge] = {}

@@ -9,7 +9,7 @@ from headway.core.run.status import RunStatus
 
 
 def apply_changes(run: Run, changes: Mapping[str, Any]) -> tuple[Run, dict[str, Any]]:
-    """Return `run` with `changes` and the matching `due_at`, and the values that differ.
+    """Return the changed run with its new `due_at`, and the columns whose values differ.
 
     A column that keeps its value is not written, so that its indexes are not updated.
     """
@@ -53,7 +53,7 @@ _INDEXES: Final = {name: index for index, name in enumerate(Run._fields)}
 def next_deadline(values: Sequence[Any]) -> Instant | None:
     """Return when the sweep must read a run, or None if the run has no deadline.
 
-    `values` are the fields of the run: a Run, or the values of a Run to be made.
+    `values` is a Run, or a sequence with the values of a Run's fields.
     """
     status = values[_STATUS]
     if status is RunStatus.QUEUED:
@@ -72,9 +72,10 @@ def _earliest(first: Instant | None, second: Instant | None) -> Instant | None:
 
 
 def is_overdue(run: Run, now: Instant) -> bool:
-    """Return whether the queue or execution time of a run is over.
+    """Return whether a run's queue time or execution time is over.
 
-    The deadline of a cancel does not count: a late cancel is forced, not expired.
+    The deadline of a cancel does not count. When it passes, the run is canceled by force, not
+    timed out.
     """
     is_queued = run.status is RunStatus.QUEUED
     deadline_at = run.queue_deadline_at if is_queued else run.run_deadline_at

@@ -64,7 +64,7 @@ class Situation:
     They are in the queue of the key if the run waits there, else in the queue of the lane.
     """
     slot_holder_ids: Sequence[RunId]
-    """The first SLOT_HOLDER_COUNT_MAX of the `held_count` runs that hold slots of the lane."""
+    """The first SLOT_HOLDER_COUNT_MAX runs holding a slot of the lane. `held_count` counts all."""
     held_count: int
     leases: Mapping[InstanceId, Instant]
     """When the lease of each instance expires. Instances declared dead are not included."""
@@ -93,9 +93,9 @@ class Explanation:
     since: Instant | None = None
     """Since when the run is at this gate. None if the event was pruned."""
     holder_ids: tuple[RunId | InstanceId, ...] = ()
-    """The runs that block this run, or the instance that has its claim.
+    """The runs that block this run, or the instance that holds this run's claim.
 
-    They are runs at the gates `key`, `lane_full` and `child`.
+    At the gates `key`, `lane_full` and `child`, these are runs.
     """
     position: int | None = None
     """The position among the runs that wait at the same gate, from 1."""
@@ -329,7 +329,10 @@ def _explain_waiting(situation: Situation) -> Explanation:
 
 
 def _answer_remedy(run_id: RunId, call_ids: Sequence[str]) -> str:
-    """Return the command that answers the first question. Only one of several needs its id."""
+    """Return a sentence with the command that answers the first open question.
+
+    The command has the question's id only if several questions are open.
+    """
     option = f" --call-id {shlex.quote(call_ids[0])}" if len(call_ids) > 1 else ""
     command = f"headway run resume {run_id}{option} --approve"
     return f"Answer it with `{command}`; `--deny` or `name=value` may replace `--approve`."

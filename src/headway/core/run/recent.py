@@ -13,12 +13,12 @@ from headway.core.ids import Key
 
 KEY_COUNT_MAX: Final = 500
 EVENT_COUNT_MAX: Final = 200_000
-"""How far back in the stream a newest run may have been submitted.
+"""How many events ago a recent key's newest run may have been submitted.
 
 This limits the rows that a snapshot reads if a few busy keys have made nearly all runs.
 """
 EVENT_STEP: Final = 20_000
-"""The step in which the limit moves, so that pages need not check it with every event."""
+"""The `seq` limit moves in steps of this size, so pages need not check it at every event."""
 
 
 class RecentKey(NamedTuple):

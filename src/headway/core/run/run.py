@@ -49,7 +49,7 @@ class FilesOnCancel(StrEnum):
 
 
 class OnExistingOutput(StrEnum):
-    """The treatment of a key's existing output when a run with mode `start` begins."""
+    """How a run with mode `start` treats the existing output of its key."""
 
     ASK = "ask"
     """Refuse the run until the caller chooses one of the other values."""
@@ -71,13 +71,13 @@ class Run(NamedTuple):
     recovery: Recovery
     status: RunStatus
     head_key: Key | None
-    """The key while this run is the head of its key. Unique: one head per key."""
+    """The run's key while the run is its head, else None. Unique, so a key has one head."""
     waiting_key: Key | None
-    """The key while this run waits behind the head."""
+    """The run's key while the run waits behind the key's head, else None."""
     queue_rank: int | None
     ready_seq: int | None
     slot: LaneName | None
-    """The lane while this run holds one of the lane's slots."""
+    """The run's lane while the run holds one of the lane's slots, else None."""
     instance_id: InstanceId | None
     """The instance with the current claim. None if queued, parked, orphaned or ended."""
     generation: int
@@ -168,7 +168,7 @@ _STATUSES: Final = {status.value: status for status in RunStatus}
 
 
 class Claim(NamedTuple):
-    """The proof of an executor that it holds the run. Every write of an executor has one (I2)."""
+    """An executor's proof that it holds a run. Every write of an executor includes one (I2)."""
 
     run_id: RunId
     token: str

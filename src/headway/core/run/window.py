@@ -1,10 +1,10 @@
-"""The window in which a run accepts messages. Its execution opens and closes it."""
+"""The window in which a run accepts messages. The run's execution opens and closes it."""
 
 from enum import IntEnum, StrEnum
 
 
 class Window(IntEnum):
-    """The state in which an execution listens for messages. Stored as a number.
+    """The state that decides whether an execution accepts messages. Stored as a number.
 
     Each claim begins with NONE, so no window outlives the execution that opened it.
     """
@@ -38,13 +38,13 @@ class Refusal(StrEnum):
     """The run is running but does not listen."""
     COMPACTING = "compacting"
     FLOW_TASK = "flow_task"
-    """A task of a flow accepts signals instead."""
+    """The run is a flow task, which accepts signals instead of messages."""
     FULL = "full"
     """The run has too many unread messages."""
 
 
 def message_refusal(window: int, delivery: Delivery) -> Refusal | None:
-    """Return why a run in this window refuses a message, or None if it accepts it."""
+    """Return why a run in this window refuses a message, or None if the run accepts it."""
     if window == Window.CLOSED:  # The run never listens again, so do not store the message.
         return Refusal.NOT_STREAMING
     if window == Window.STREAMING or delivery is Delivery.WHEN_LISTENING:

@@ -1,4 +1,4 @@
-"""Registered workers, and the choice of one for a call (R5.8)."""
+"""Registered workers, and how one of them is chosen for a call (R5.8)."""
 
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
@@ -50,9 +50,9 @@ def choose_worker(
 ) -> LiveWorker | None:
     """Return a live worker that offers the service, or None if there is none.
 
-    Choose the worker with the least load if `prefers_least_load` is set, else the next by `turn`.
-    `in_flight_counts` are this program's calls to each worker. The load in a worker's last
-    heartbeat may not include these calls yet.
+    Choose the worker with the least load if `prefers_least_load` is set. Otherwise `turn` selects
+    the workers in rotation. `in_flight_counts` maps each worker to the number of this program's
+    calls in flight. The load in the worker's last heartbeat may not include these calls yet.
     """
     able = [
         worker

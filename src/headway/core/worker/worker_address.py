@@ -33,10 +33,10 @@ def check_worker_url(url: str) -> str:
 
 
 def host_problem(host: str) -> str | None:
-    """Return the problem of a host, or None if it is an ordinary IP address or a host name.
+    """Return what is wrong with a host, or None if it is an ordinary IP address or host name.
 
     Systems parse `10.1`, `0x7f.1`, `2130706433` and digits of other scripts as addresses, each
-    differently. Such a host is refused, because a check here would not hold elsewhere.
+    differently. Such a host is refused, because another system may read it as another address.
     """
     if not host.isascii():
         return "must be ASCII; write an international name in its xn-- form"

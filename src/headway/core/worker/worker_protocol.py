@@ -5,12 +5,12 @@ from typing import Final
 from headway.core.document import BYTE_COUNT_MAX
 
 CALL_ID_HEADER: Final = "Headway-Call-Id"
-"""The header with the id of a call, sent with the call and with its cancel.
+"""The header with a call's id. It is sent with the call and with a request to cancel it.
 
-A response that repeats the id certainly belongs to this call.
+A response that repeats the id certainly belongs to the call.
 """
 GENERATION_HEADER: Final = "Headway-Generation"
-"""The header with the generation of the claim that sends the call or the cancel."""
+"""The header with the generation of the claim that sends or cancels the call."""
 DRAINING: Final = "draining"
 """The error code of a worker that is shutting down: it has not started the call."""
 CALL_BYTE_COUNT_MAX: Final = 4 * BYTE_COUNT_MAX

@@ -1,4 +1,4 @@
-"""Names of Redis keys. All names of one key or one run are in the same slot of a cluster.
+"""Names of Redis keys. All names for one headway key or run are in one slot of a cluster.
 
 Redis chooses the slot by the hash tag, the text between the first `{` and the next `}`. So braces
 in a headway key are written as `%7B` and `%7D`, and `%` as `%25`: two keys never share a name, and

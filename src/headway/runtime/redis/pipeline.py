@@ -1,7 +1,8 @@
-"""Sends calls to one server. Calls that share a batch cost a sixth each.
+"""Sends calls to one server in batches. A call in a batch costs a sixth of a single call.
 
-redis-py does not collect the calls of concurrent tasks. With 100 callers, its client reaches 18 %
-of the rate of these batches, and its `Pipeline` behind the same queue 69 % (docs/adr/0019).
+redis-py does not collect the calls of concurrent tasks. With 100 callers, redis-py's client reaches
+18 % of the rate of these batches, and redis-py's `Pipeline` behind the same queue reaches 69 %
+(docs/adr/0019).
 """
 
 import asyncio
@@ -44,8 +45,8 @@ class Pipeline:
     async def call(self, *command: CommandArgument) -> Any:
         """Send a command and return its reply, or raise the error.
 
-        A call that is canceled before it was sent is not sent. A call waits in the queue for as
-        long as the server answers earlier calls, and then up to `CALL_TIMEOUT_S` for its reply.
+        A call that is canceled before it is sent is never sent. A call waits in the queue while the
+        server answers earlier calls, and then waits up to `CALL_TIMEOUT_S` for its reply.
         """
         if self._is_closed:
             raise StoreClosed

@@ -1,9 +1,9 @@
 """Calls to one server or a cluster, with a timeout. Every error becomes RuntimeUnavailable.
 
-A call goes directly to the server that has its keys. It is repeated only if that server reports
-that it did nothing: it does not have the script yet, which is then sent in full, or the keys have
-moved to another server. A call that failed otherwise may have taken effect: a repetition could
-queue a message twice, or refuse an answer that was accepted.
+A call goes directly to the server that has its keys. The call is repeated only if that server
+reports that it did nothing. Either the server does not have the script yet, which is then sent in
+full, or the keys have moved to another server. A call that failed for any other reason may have
+taken effect: repeating it could queue a message twice, or refuse an answer that was accepted.
 """
 
 import asyncio
@@ -35,7 +35,7 @@ _Command = tuple[CommandArgument, ...]
 
 
 class RedisClient:
-    """A client for one event loop, the first that uses it. It connects on first use."""
+    """A client that connects on first use and belongs to the event loop that uses it first."""
 
     def __init__(self, address: RedisAddress) -> None:
         self._address = address
@@ -108,7 +108,10 @@ class RedisClient:
         self._has_topology = True
 
     def make_connection(self, node: RedisNode) -> AbstractConnection:
-        """Return a new connection to `node`, not connected yet and never used for calls."""
+        """Return a new connection object for `node`, which is not connected yet.
+
+        It is never used for calls.
+        """
         return self._connection_class(host=node.host, port=node.port, **self._connection_arguments)
 
     async def close(self) -> None:
@@ -120,7 +123,7 @@ class RedisClient:
             await self._cluster.nodes_manager.aclose("startup_nodes")
 
     async def _call(self, key: bytes, command: _Command, whole_command: _Command) -> Any:
-        """Send the command, or `whole_command` to a server that does not have its script yet."""
+        """Send `command`. If the server lacks the script, send `whole_command` instead."""
         try:
             for _ in range(_ATTEMPT_COUNT_MAX):
                 pipeline = self._pipeline_to(await self.node_of(key))

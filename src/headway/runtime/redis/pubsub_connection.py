@@ -1,7 +1,8 @@
 """One pub/sub connection to one server, shared by all subscriptions of this process.
 
 With redis-py's `PubSub`, this module would be about as long and subscribe at 70 % of the rate: a
-cluster needs one command for each channel, and `PubSub` sends each separately (docs/adr/0019).
+cluster needs one command for each channel, and `PubSub` sends each command separately
+(docs/adr/0019).
 """
 
 import asyncio
@@ -98,7 +99,7 @@ class PubSubConnection:
     async def run(self) -> None:
         """Connect, subscribe to all channels, and deliver messages until the connection is lost.
 
-        Always ends with an error.
+        This method always ends with an error.
         """
         connection = self._make_connection(self.node)
         try:

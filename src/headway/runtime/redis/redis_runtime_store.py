@@ -1,8 +1,8 @@
 """The runtime store in Redis, which several instances share.
 
-`key_names.py` has the names, and `lua_scripts.py` the rules. A wait for an answer has four steps:
-create the interrupt, subscribe, check for an answer, wait. Without the check, an answer between the
-first two steps would be lost.
+`key_names.py` has the names of the Redis keys, and `lua_scripts.py` has the rules. A wait for an
+answer has four steps: create the interrupt, subscribe, check for an answer, wait. Without the
+check, an answer between the first two steps would be lost.
 """
 
 import asyncio
@@ -88,7 +88,7 @@ class RedisRuntimeStore:
             scripts.MARK_INTERACTIVE, keys=_key_names(key), values=values
         ):
             return False
-        # The flag first: `inject_message` refuses messages for a queue that is open without it.
+        # Set the flag first: without it, `inject_message` refuses messages for an open queue.
         await self._client.run_script(
             scripts.OPEN_QUEUE,
             keys=(queue_name(claim.run_id),),
@@ -97,7 +97,7 @@ class RedisRuntimeStore:
         return True
 
     async def clear_interactive(self, key: Key, claim: Claim) -> tuple[Document, ...]:
-        # The flag first: messages that still arrive before the queue closes are returned.
+        # Clear the flag first: messages that still arrive before the queue closes are returned.
         values = (_encode_claim(claim),)
         await self._client.run_script(
             scripts.CLEAR_INTERACTIVE, keys=_key_names(key), values=values
@@ -268,9 +268,10 @@ class RedisRuntimeStore:
     async def _open_interrupt(
         self, run_id: RunId, call_id: str, timeout_s: float
     ) -> Document | None:
-        """Open the interrupt if needed, and return its answer, or an empty text if it is open.
+        """Open the interrupt if needed, and return its answer.
 
-        Return None if the run has too many interrupts.
+        Return an empty text if it has no answer yet. Return None if the run has too many
+        interrupts.
         """
         ttl_ms = _to_ms(timeout_s + INTERRUPT_MARGIN_S)
         answer = await self._client.run_script(

@@ -44,8 +44,8 @@ class Subscriber:
     async def subscribe(self, name: bytes, listener: MessageListener) -> None:
         """Subscribe `listener` to the channel `name`. Return once no later message can be missed.
 
-        Raise RuntimeUnavailable if the connection fails. While it works, the call waits for the
-        server's confirmation without a time limit.
+        Raise RuntimeUnavailable if the connection fails. While the connection works, the call waits
+        for the server's confirmation without a time limit.
         """
         node = await self._client.node_of(name)
         if self._is_closed:
@@ -90,7 +90,7 @@ class Subscriber:
         return connection
 
     async def _keep_connected(self, connection: PubSubConnection) -> None:
-        """Reconnect after each loss. Stop if the lost connection has no listeners."""
+        """Keep `connection` connected. Stop after a loss if the connection has no listeners."""
         retry_s = RETRY_MIN_S
         while True:
             try:

@@ -1,4 +1,4 @@
-"""Connect to the node that has the newest state, among one or several addresses.
+"""Connect to the node with the newest state, given one or several addresses.
 
 Every connection to a server is opened here, by the readers, the writer and the listener. The rules
 by which a node is chosen are in `lineage.py`. See docs/internals/connections.md.
@@ -49,7 +49,7 @@ class _Node:
 
 @dataclass(slots=True)
 class _ProbeResult:
-    """The result of probing the addresses: usable nodes, and the reasons against the others."""
+    """The result of probing the addresses: usable nodes, and why the others cannot be used."""
 
     nodes: dict[str, _Node] = field(default_factory=dict)
     reasons: dict[str, str] = field(default_factory=dict)
@@ -77,7 +77,7 @@ class Connector:
     stores its choice only if no other call has stored another choice in the meantime. Otherwise it
     probes again.
 
-    Probing stops at the current primary if that is usable. All addresses are probed when there may
+    Probing stops at the current primary if it is usable. All addresses are probed when there may
     be a newer primary: at the first call, when the current primary does not answer, after a
     connection was lost, and every 30 s while an address does not answer.
     """
@@ -111,10 +111,10 @@ class Connector:
         )
 
     async def accept_primary(self, *, epoch: int) -> AcceptedPrimary:
-        """Raise the epoch of the only writable node, so that all processes use that node.
+        """Increase the epoch of the only writable node, so that all processes use that node.
 
-        The new epoch is `epoch`, or higher if the node's epoch is not lower. Raise
-        ConfigurationError if several nodes accept writes, because the choice is not clear.
+        The new epoch is `epoch`, or the node's epoch plus 1 if that is higher. Raise
+        ConfigurationError if several nodes accept writes, because headway cannot choose one.
         """
         result = _ProbeResult()
         try:
@@ -124,7 +124,7 @@ class Connector:
             if len(result.nodes) > 1:
                 raise ConfigurationError(
                     f"several addresses accept writes ({', '.join(result.nodes)}); stop the nodes"
-                    " that are not to be the primary, and run this again"
+                    " that are not to be the primary, and run the command again"
                 )
             (node,) = result.nodes.values()
             stream, display = node.stream, node.address.display
@@ -134,7 +134,9 @@ class Connector:
                 )
             epoch = max(epoch, stream.epoch + 1)
             if not await self._raise_epoch(node, stream, epoch=epoch):
-                raise DatabaseUnavailable({display: "another process raised its epoch; try again"})
+                raise DatabaseUnavailable(
+                    {display: "another process changed the epoch of this node; try again"}
+                )
             return AcceptedPrimary(display, epoch, stream.seq)
         finally:
             for node in result.nodes.values():
@@ -151,7 +153,7 @@ class Connector:
         self._tracker.note_commit(seq, epoch=epoch, address=self._connection_addresses[connection])
 
     def is_current(self, connection: RawConnection) -> bool:
-        """Return False if this process now uses another node, so the connection must be closed."""
+        """Return False if the connection must be closed because this process uses another node."""
         newest = self._tracker.newest
         return newest is None or newest.primary == self._connection_addresses[connection]
 
@@ -269,7 +271,7 @@ def _describe_error(error: Exception, address: Address) -> str:
     text = " ".join(str(part) for part in error.args) or type(error).__name__
     if isinstance(error.__cause__, OSError):  # aiomysql has the original error there.
         text = f"{text}: {error.__cause__}"
-    # The drivers do not include the password today, but do not promise it either.
+    # The drivers do not include the password today, but they do not guarantee that.
     return text.replace(address.password, "***") if address.password else text
 
 

@@ -76,7 +76,7 @@ class Database:
         # Opens the connections to a server. None on SQLite.
         self.connector: Connector | None = None
         # The only connection of a `:memory:` database, which the writer also uses. Every
-        # transaction on it holds the lock, so that no other one sees uncommitted rows.
+        # transaction on it holds the lock, so that no other transaction sees uncommitted rows.
         self.memory_connection: sqlite3.Connection | None = None
         self.memory_lock: threading.Lock | None = None
         # The file of a SQLite database that is not in memory.
@@ -107,7 +107,7 @@ class Database:
 
     @asynccontextmanager
     async def open_write_session(self) -> AsyncIterator[AsyncConnection]:
-        """Open a session that may write, for migrations only. The writer makes other changes."""
+        """Open a session that may write, for migrations only. All other changes use the writer."""
         async with self._open({}) as connection:
             yield connection
 
@@ -150,9 +150,9 @@ class Database:
     ) -> T | None:
         """Write, and repeat the write in a new session if the connection is lost.
 
-        The write must be safe to repeat. Return None if a repetition finds a duplicate, because an
-        earlier attempt then succeeded. A duplicate at the first attempt is another writer's row,
-        and its error is raised.
+        The write must be safe to repeat. Return None if a repeated attempt finds a duplicate,
+        because an earlier attempt has then written the row. If the first attempt finds a duplicate,
+        another writer has written that row, and the error is raised.
         """
         has_tried = False
 
@@ -251,9 +251,9 @@ class Database:
 
 @contextmanager
 def _translate_outages() -> Iterator[None]:
-    """Translate outages to DatabaseUnavailable.
+    """Translate errors that mean an outage to DatabaseUnavailable.
 
-    SQLAlchemy's message would contain the statement and its values.
+    The message of SQLAlchemy's own error would contain the statement and its values.
     """
     try:
         yield

@@ -33,11 +33,11 @@ class DatabaseClock:
             self._server_now = sa.literal_column(sql)
 
     def local_now(self) -> Instant | None:
-        """Return the time of this machine, or None if the clock of the database server is used."""
+        """Return this machine's time, or None if the database server's clock is used."""
         return self._local_clock() if self._server_now is None else None
 
     def now_for_query(self) -> Instant | sa.ColumnElement[int]:
-        """Return the time to compare with in a query; on a server, the SQL for its clock."""
+        """Return the current time for use in a query: an instant, or SQL for the server's clock."""
         return self._local_clock() if self._server_now is None else self._server_now
 
     async def read(self, connection: AsyncConnection) -> Instant:

@@ -7,7 +7,7 @@ opened: before each transaction, and again after COMMIT, before it reports succe
 does the same for the write-ahead log, which holds the newest commits.
 
 Each comparison is independent. If the same file is moved back, work continues. A different file
-needs a restart, because connections to the old one may be open.
+needs a restart, because connections to the old file may be open.
 
 SQLite takes the same precaution when it closes. It deletes the log by name, and only if the file is
 still at its path. The log of a replacement file is therefore left alone.
@@ -25,8 +25,8 @@ from headway.log import event_log
 
 LOG_SUFFIX: Final = "-wal"
 ADVICE: Final = (
-    "move the same files back, or stop headway, put the database in place (without a -wal and"
-    " -shm file of another one), and start it again"
+    "move the same files back, or stop headway, put the database in place (without the -wal and"
+    " -shm files of another database), and start headway again"
 )
 
 log = event_log(__name__)

@@ -1,7 +1,7 @@
 """Classify the errors of the drivers: duplicate, conflict, disconnect, outage.
 
 Each function accepts the driver's own error or the SQLAlchemy error that wraps it. No driver is
-imported, so it does not matter which of them are installed.
+imported, so it does not matter which drivers are installed.
 """
 
 import sqlite3
@@ -31,7 +31,7 @@ OUTAGE_CODES: Final = frozenset(
 )
 OUTAGE_CLASS: Final = "53"
 DRIVER_MODULES: Final = frozenset({"asyncpg", "aiomysql", "pymysql", "sqlalchemy"})
-# asyncpg and aiomysql raise these with neither a code nor a class of their own.
+# asyncpg and aiomysql raise errors with these messages, without a code or a specific class.
 DISCONNECT_MESSAGES: Final = (
     "connection is closed",
     "connection was closed",
@@ -63,7 +63,7 @@ def is_read_only(error: BaseException) -> bool:
 
 
 def is_disconnect(error: BaseException) -> bool:
-    """Return True if the connection is lost. The outcome of a commit in flight is unknown."""
+    """Return True if the connection is lost. The outcome of a commit in flight is then unknown."""
     if isinstance(error, DatabaseUnavailable | ConnectionError):
         return True
     if isinstance(error, OSError):
@@ -112,7 +112,7 @@ def _error_code(error: BaseException) -> str | int | None:
             # SQLITE_BUSY_SNAPSHOT becomes SQLITE_BUSY. Only the last part names the constraint.
             is_constraint = name.startswith("SQLITE_CONSTRAINT")
             return name if is_constraint else "_".join(name.split("_")[:2])
-        case OSError():  # Its number is that of the operating system.
+        case OSError():  # Its number is an error of the operating system.
             return None
         case BaseException(args=(int() as number, *_)):  # pymysql. Its SQLSTATEs are too coarse.
             return number

@@ -1,7 +1,7 @@
 """Parse and check database URLs before any connection is made.
 
-A driver may ignore, misread or reject an unknown parameter, and only when it connects. So each
-driver has a list of allowed parameters, which are converted here. Any other parameter is a
+A driver may ignore, misread or reject an unknown parameter, and it does so only when it connects.
+So each driver has a list of allowed parameters, which are converted here. Any other parameter is a
 ConfigurationError at start.
 """
 
@@ -68,12 +68,12 @@ class Address:
 
     @property
     def file(self) -> Path | None:
-        """The file of SQLite, or None for `:memory:` and for a server."""
+        """The SQLite file, or None for `:memory:` and for a server."""
         return Path(self.database) if self.driver == "sqlite" and self.database != MEMORY else None
 
 
 def parse_addresses(urls: Sequence[str]) -> tuple[Address, ...]:
-    """Parse the URLs, in the order of preference. Raise ConfigurationError if one is wrong."""
+    """Parse the URLs, most preferred first. Raise ConfigurationError if one is invalid."""
     if not urls:
         raise ConfigurationError("no database URL is given; give at least one")
     labels = [f"database URL {n}" for n in range(1, len(urls) + 1)]
@@ -95,7 +95,7 @@ def _parse_address(text: str, label: str) -> Address:
     if not isinstance(text, str):
         _refuse(label, f"is a {type(text).__name__}, not text; write it like sqlite:///headway.db")
     if text.count("://") > 1:
-        _refuse(label, "contains another URL; separate several by spaces, or give them one by one")
+        _refuse(label, "contains another URL; separate URLs by spaces, or give them one by one")
     # Split here, because SQLAlchemy silently drops a parameter without a value.
     head, _, query = text.partition("?")
     try:
@@ -131,11 +131,11 @@ def _parse_parameters(query: str, driver: Driver, label: str) -> dict[str, str]:
     pairs = parse_qsl(query, keep_blank_values=True)
     parameters = dict(pairs)
     if len(parameters) != len(pairs):
-        _refuse(label, "gives a parameter more than once; give each once")
+        _refuse(label, "gives a parameter more than once; give each parameter once")
     for name, value in pairs:
         # The name may be the rest of a password that contains a question mark: do not show it.
         if not name.isidentifier():
-            _refuse(label, "has an invalid parameter after the ?; write ? as %3F")
+            _refuse(label, "has an invalid parameter after the ?; write a ? in the password as %3F")
         if name in REFUSED_PARAMETERS:
             _refuse(
                 label, f"has {name!r}, which is refused: {REFUSED_PARAMETERS[name]}; leave it out"
@@ -159,7 +159,7 @@ def _check_server(url: URL, label: str) -> None:
     host = url.host or ""
     # The text after an unescaped @ is the rest of the password: do not show it.
     if "@" in host:
-        _refuse(label, "has more than one @; write one in the password as %40")
+        _refuse(label, "has more than one @; write an @ in the password as %40")
     if "," in host:
         _refuse(label, "names several hosts; give several database URLs instead")
     if url.port is not None and not 0 < url.port < 65536:
@@ -173,7 +173,7 @@ def _to_postgres_address(url: URL, parameters: Mapping[str, str], label: str) ->
     if TLS_FILES & parameters.keys():
         if "sslmode" in parameters:
             _refuse(label, "has both 'sslmode' and 'ssl_*' files; use only one of the two")
-        # Without a host the driver connects to a Unix socket and silently does without TLS.
+        # Without a host the driver connects to a Unix socket and silently uses no TLS.
         if not url.host:
             _refuse(label, "has 'ssl_*' files but no host to verify; name the host")
         arguments["ssl"] = load_tls_context(parameters, label)
@@ -181,7 +181,7 @@ def _to_postgres_address(url: URL, parameters: Mapping[str, str], label: str) ->
         arguments["ssl"] = _check_choice(SSL_MODES, parameters["sslmode"], "sslmode", label)
     if "command_timeout" in parameters:
         arguments["command_timeout"] = _parse_seconds(parameters["command_timeout"], label)
-    # The driver has no such argument. It is sent as a session setting.
+    # The driver has no argument for the name, so it is sent as a session setting.
     if "application_name" in parameters:
         arguments["server_settings"] = {"application_name": parameters["application_name"]}
     return _to_server_address("postgres", url.set(drivername="postgresql"), arguments)

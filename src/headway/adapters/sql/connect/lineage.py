@@ -9,7 +9,7 @@ has seen, and the address of that node, its *primary*. These decide which node m
 - The same epoch at another address: a failover that no process has recorded yet. The primary is
   gone, and a replica was promoted. The first process that connects there raises the epoch. So every
   process can recognize the old primary if it comes back. With asynchronous replication the replica
-  may lack the last commits. That is accepted, and the newest seq is counted from there.
+  may lack the last commits. That is accepted, and seq continues from the replica's value.
 - A primary that answers stays the primary, unless another node has a higher epoch. A second
   writable node of the same epoch should have been a replica, or came back too early.
 
@@ -21,12 +21,12 @@ recognize an old primary that came back *alone*; running processes can.
 If two writable nodes have the same epoch, the epoch of the chosen one is raised, so that every
 process makes the same choice.
 
-Two failovers in a row can result in a primary without the epoch that the first one raised: the node
-on which it was raised failed before the epoch was replicated. Running processes refuse such a
-primary like any old one, because it lacks commits that they have seen. Only an administrator can
-decide to give these commits up. `headway db accept-primary` then raises the epoch there above every
-epoch that any process has seen, and every process follows. That epoch is the time in seconds, so a
-later one is always higher, even if the node has no record of earlier ones.
+After two failovers in a row, the primary may lack the epoch that was raised in the first failover:
+the node on which it was raised failed before the epoch was replicated. Running processes refuse
+such a primary like any old one, because it lacks commits that they have seen. Only an administrator
+can decide to give these commits up. `headway db accept-primary` then raises the primary's epoch
+above every epoch that any process has seen, and every process follows. The new epoch is the time in
+seconds, so a later epoch is always higher, even if the node has no record of earlier epochs.
 
 See docs/internals/connections.md.
 """
@@ -39,11 +39,11 @@ from typing import Final
 from headway.core.errors import ACCEPT_PRIMARY_COMMAND
 
 OLD_PRIMARY: Final = (
-    "is behind: an old primary that came back, or one that was promoted without the last commits;"
+    "is behind: it is an old primary that came back, or was promoted without the last commits;"
     f" if it is to be the primary from now on, run: {ACCEPT_PRIMARY_COMMAND}"
 )
 LOST_COMMITS: Final = (
-    "is behind what it has committed before: restored from a backup, or promoted without the last"
+    "is behind its own earlier commits: it was restored from a backup, or promoted without the last"
     f" commits; if it is to be used from now on, run: {ACCEPT_PRIMARY_COMMAND}"
 )
 BEHIND_REASONS: Final = frozenset({OLD_PRIMARY, LOST_COMMITS})
@@ -60,7 +60,7 @@ class StreamState:
 
 @dataclass(frozen=True, slots=True)
 class NewestState:
-    """The newest state that this process has seen, and the address of its node."""
+    """The newest state that this process has seen, and the address of the node with it."""
 
     stream: StreamState
     primary: str
@@ -72,7 +72,7 @@ class NewestState:
 
 @dataclass(frozen=True, slots=True)
 class NodeChoice:
-    """The address to use, and whether its epoch must be raised first."""
+    """The address of the node to use, and whether the node's epoch must be raised first."""
 
     address: str
     raises_epoch: bool
@@ -83,7 +83,8 @@ def refusal_reason(
 ) -> str | None:
     """Return why a node must not be used after `newest` was seen, or None if it may be used.
 
-    Read `newest` before `stream`. A lower seq then proves that the node has lost commits.
+    The caller must read `newest` before `stream`. A lower seq in `stream` then proves that the node
+    has lost commits.
     """
     if newest is None:
         return None
@@ -100,9 +101,9 @@ def refusal_reason(
 def choose_node(
     usable: Mapping[str, StreamState | None], newest: NewestState | None
 ) -> NodeChoice | None:
-    """Choose one of the usable nodes, which are in order of preference.
+    """Choose one of the `usable` nodes, which are in order of preference.
 
-    Return None if they belong to different clusters. A new process cannot decide between them.
+    Return None if the nodes belong to different clusters, because a new process cannot choose one.
     """
     streams = {address: stream for address, stream in usable.items() if stream is not None}
     if len({stream.cluster_id for stream in streams.values()}) > 1:

@@ -47,7 +47,7 @@ class MysqlDriver:
                 connection, "SELECT cluster_id, epoch, seq FROM stream WHERE id = 1"
             )
         except (ProgrammingError, OperationalError) as error:
-            # The tables do not exist yet, or another program has such a table.
+            # The tables do not exist yet, or another program has a table of this name.
             if error.args[0] in {ER.NO_SUCH_TABLE, ER.BAD_FIELD_ERROR}:
                 return None
             raise

@@ -5,9 +5,9 @@ for session settings and for prepared statements. A pooler provides one in sessi
 transaction mode each transaction may run in another session, so headway refuses to start.
 
 A pooler invents the key for cancel requests, so the process id in the key differs from the process
-id that the session reports. If they differ, headway tests whether sessions are shared. While one
-connection is idle, a second one holds a transaction open. If both report the same session, or the
-first one reports another session than before, the sessions do not belong to the connections.
+id that the session reports. If the two ids differ, headway tests whether sessions are shared. While
+one connection is idle, a second one holds a transaction open. If both report the same session, or
+the idle connection reports a different session than before, the pooler shares sessions.
 
 See docs/internals/connections.md.
 """

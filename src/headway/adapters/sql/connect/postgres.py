@@ -12,7 +12,7 @@ from headway.adapters.sql.connect.pooler import REFUSAL, is_behind_pooler, share
 from headway.adapters.sql.connect.server_check import Purpose, RawConnection
 from headway.core.errors import ConfigurationError
 
-# Sent when the session starts, which makes them its defaults: RESET ALL restores them.
+# Sent when the session starts, so they become the session's defaults: RESET ALL restores them.
 SESSION_SETTINGS: Final = {
     "timezone": "UTC",
     "default_transaction_isolation": "read committed",
@@ -69,7 +69,7 @@ class PostgresDriver:
         self._session_poolers.add(address.display)
 
     async def read_only_reason(self, connection: RawConnection) -> str | None:
-        # Outside a transaction, the setting is that of the next transaction. It includes the
+        # Outside a transaction, this is the setting for the next transaction. It includes the
         # values that are set for the server, the database or the role.
         is_standby, read_only = await connection.fetchrow(
             "SELECT pg_is_in_recovery(), current_setting('transaction_read_only')"
@@ -84,7 +84,7 @@ class PostgresDriver:
                 "SELECT cluster_id, epoch, seq FROM stream WHERE id = 1"
             )
         except (asyncpg.UndefinedTableError, asyncpg.UndefinedColumnError):
-            return None  # There are no tables yet, or another program has such a table.
+            return None  # No tables yet, or another program has a table of this name.
         return None if row is None else StreamState(*row)
 
     async def raise_epoch(self, connection: RawConnection, *, seen_epoch: int, epoch: int) -> bool:

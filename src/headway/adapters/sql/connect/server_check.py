@@ -25,10 +25,10 @@ class Purpose(Enum):
 
 
 class Server(Protocol):
-    """The driver for one kind of server. Each method runs outside any transaction."""
+    """The driver for one kind of server. Call each method outside a transaction."""
 
     errors: tuple[type[Exception], ...]
-    """The exceptions for a server that does not answer or refuses the connection."""
+    """The exceptions that mean that a server does not answer or refuses the connection."""
 
     async def open(self, address: Address, purpose: Purpose) -> RawConnection:
         """Connect, with time zone UTC and isolation level READ COMMITTED.
@@ -46,9 +46,9 @@ class Server(Protocol):
         ...
 
     async def raise_epoch(self, connection: RawConnection, *, seen_epoch: int, epoch: int) -> bool:
-        """Commit `epoch` as the new epoch. Return False if the stored one is not `seen_epoch`."""
+        """Commit `epoch` as the new epoch. Return False if the stored epoch is not `seen_epoch`."""
         ...
 
     def discard(self, connection: RawConnection) -> None:
-        """Close the connection at once, without waiting for an answer of the server."""
+        """Close the connection at once, without waiting for an answer from the server."""
         ...

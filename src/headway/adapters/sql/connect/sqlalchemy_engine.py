@@ -1,4 +1,4 @@
-"""Create the SQLAlchemy engine of the readers, over connections that headway opens itself."""
+"""Create the readers' SQLAlchemy engine, which uses connections that headway opens itself."""
 
 import sqlite3
 from collections.abc import Callable
@@ -17,7 +17,7 @@ from headway.adapters.sql.connect.server_check import Purpose
 from headway.core.errors import DatabaseUnavailable
 
 READ_ONLY_OPTION: Final = "headway_read_only"
-"""The execution option of a connection that will only read."""
+"""The name of the execution option for a connection that only reads."""
 
 ENGINE_URLS: Final[dict[Driver, str]] = {
     "sqlite": "sqlite+aiosqlite://",
@@ -56,12 +56,12 @@ def _translate_timeout(context: ExceptionContext) -> None:
 
 
 def create_sqlite_engine(open_file: Callable[[], sqlite3.Connection]) -> AsyncEngine:
-    # Last in, first out: each connection has its own page cache, and so most of them stay small.
+    # Last in, first out: each connection has its own page cache, and rarely used caches stay small.
     return _create_engine(open_file, AsyncAdaptedQueuePool, pool_use_lifo=True)
 
 
 def create_memory_engine(shared: sqlite3.Connection) -> AsyncEngine:
-    """Return an engine over the connection `shared`: a second one would be another database."""
+    """Return an engine that only uses `shared`: a second connection would be a new database."""
     return _create_engine(lambda: shared, StaticPool)
 
 

@@ -12,7 +12,7 @@ from headway.core.errors import ConfigurationError
 from headway.log import event_log
 
 Durability = Literal["process", "power"]
-"""The failure that a commit survives: the end of the process, or also a power cut."""
+"""The failures that a commit survives: only the end of the process, or also a power cut."""
 
 APPLICATION_ID: Final = 0x68647779
 """Stored in the header of headway's files, so that another program's file is never changed."""
@@ -24,12 +24,12 @@ SAFE_TO_SHARE: Final = (3, 51, 3)
 In older versions a checkpoint during another connection's write can corrupt the log.
 """
 SYNCHRONOUS: Final = {"process": "NORMAL", "power": "FULL"}
-# The problem with the configured file, by SQLite error, and the remedy.
+# For each SQLite error: the problem with the configured file, and the remedy.
 ERROR_ADVICE: Final[Mapping[str, str]] = {
     "SQLITE_NOTADB": "is not a SQLite database; name another file",
     "SQLITE_CORRUPT": "is damaged; restore it from a copy, or name another file",
     "SQLITE_FULL": "cannot grow because its disk is full; free some space and try again",
-    "SQLITE_BUSY": "is in use by another program; stop it, or name another file",
+    "SQLITE_BUSY": "is in use by another program; stop that program, or name another file",
     "SQLITE_CANTOPEN": "cannot be written; let headway write to it and to its folder",
     "SQLITE_READONLY": "cannot be written; let headway write to it and to its folder",
 }
@@ -60,7 +60,7 @@ def open_sqlite(database: str, *, durability: Durability) -> sqlite3.Connection:
 
 
 def create_private_file(path: Path) -> None:
-    """Create the file with mode 0600, and its folder if needed. Do nothing if it exists."""
+    """Create the file with mode 0600, and its folder if needed. Do nothing if the file exists."""
     try:
         if not path.parent.exists():
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -86,7 +86,7 @@ def has_headway_tables(path: Path) -> bool:
     """
     if path.is_dir():
         raise ConfigurationError(f"{str(path)!r} is a folder, not a database file; name a file")
-    # Check for leftovers first: a process that creates a new file writes to it before its log.
+    # Check for leftovers first: a process that creates a file writes to it before it has a log.
     leftover = _find_log(path)
     if not path.exists() or path.stat().st_size == 0:
         if leftover is not None:
@@ -119,16 +119,16 @@ def has_headway_tables(path: Path) -> bool:
 
 
 def _find_log(path: Path) -> Path | None:
-    """Return a file of the write-ahead log beside `path`, or None if there is none."""
+    """Return the -wal or -shm file beside `path`, or None if neither exists."""
     beside = (Path(f"{path}{suffix}") for suffix in ("-wal", "-shm"))
     return next((file for file in beside if file.exists()), None)
 
 
 def warn_if_sqlite_is_old(path: Path) -> None:
-    """Log a warning if processes share a file and SQLite is older than SAFE_TO_SHARE.
+    """Log a warning if SQLite is older than SAFE_TO_SHARE.
 
-    With older versions only headway may write to the file, because its lock prevents concurrent
-    checkpoints.
+    Call this if several processes share the file. With older versions only headway may write to the
+    file, because headway's lock prevents concurrent checkpoints.
     """
     if sqlite3.sqlite_version_info < SAFE_TO_SHARE:
         log.warning(

@@ -48,7 +48,7 @@ def _check_readable(name: str, path: str, label: str) -> None:
 
 def _load_client_certificate(context: ssl.SSLContext, cert: str, key: str, label: str) -> None:
     try:
-        # An empty passphrase. Without one, OpenSSL would wait for input on the terminal.
+        # Give an empty passphrase. Without one, OpenSSL would wait for input on the terminal.
         context.load_cert_chain(cert, key, password=lambda: "")
     except (ssl.SSLError, ValueError) as error:
         raise ConfigurationError(

@@ -1,7 +1,7 @@
 """Tables and columns that migrations renamed: the old name and the new name.
 
-These names are not in the migrations, because the check of ownership reads them at every start. A
-migration imports Alembic, which takes a quarter of the start-up.
+These names are not in the migrations, because the ownership check reads them at every start. A
+migration imports Alembic, and that import takes a quarter of the start-up time.
 """
 
 from collections.abc import Mapping
@@ -21,7 +21,7 @@ RENAMED_COLUMNS: Final[Mapping[str, Mapping[str, str]]] = {
     "questions": {"answer_by": "answer_deadline_at"},
     "schedules": {"last_slot_at": "last_fire_at"},
 }
-"""Columns renamed by revision 0003, for each table under its name at that revision."""
+"""The columns that revision 0003 renamed, by the name of their table at that revision."""
 RENAMED_TABLES: Final[Mapping[str, str]] = {
     "questions": "interrupts",
     "remembered": "idempotency_keys",

@@ -1,4 +1,4 @@
-"""Keyset pagination: read the rows after a position in an order of several columns."""
+"""Keyset pagination: read the rows after a position, ordered by several columns."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Any, Final, TypeVar
@@ -8,7 +8,7 @@ import sqlalchemy as sa
 T = TypeVar("T")
 P = TypeVar("P")  # A position in the order.
 CHUNK_ROW_COUNT: Final = 16
-"""The rows per query if their documents may be large."""
+"""The number of rows per query if the rows may contain large documents."""
 
 
 def keyset_condition(

@@ -3,7 +3,7 @@
 Each filter column has an index with `seq` as its next column. The leading filter uses its index,
 which returns the rows in page order. Each other filter is an expression that no index covers.
 Otherwise a database without statistics might choose an index in which a million rows have the same
-value. For several statuses there is one query each, and their rows are merged.
+value. For several statuses there is one query per status, and the rows are merged.
 """
 
 from collections.abc import Collection, Sequence
@@ -23,7 +23,7 @@ _UNINDEXED_SEQ: Final = runs.c.seq + sa.literal_column("0")
 def page_queries(
     select: sa.Select[Any], run_filter: RunFilter, *, limit: int, before_seq: int | None
 ) -> Sequence[sa.Select[Any]]:
-    """Return the queries of a page, each newest first and limited to `limit` rows.
+    """Return the queries for a page. Each returns at most `limit` rows, the newest first.
 
     The page consists of the newest `limit` rows of all queries.
     """
@@ -60,7 +60,7 @@ def page_queries(
 def _select_active_of_key(
     query: sa.Select[Any], statuses: Collection[RunStatus], equal: dict[str, Any]
 ) -> sa.Select[Any]:
-    """Return a query over the two indexes of active runs, which ignores ended runs of the key."""
+    """Return a query for a key's active runs. It uses their two indexes and skips ended runs."""
     key = equal.pop("key")
     is_active = (runs.c.head_key == key) | (runs.c.waiting_key == key)
     active = query.where(is_active, _unindexed(runs.c.status).in_(sorted(statuses)))

@@ -52,7 +52,7 @@ IS_OPEN: Final = (
     & interrupts.c.answer.is_(None)
     & (runs.c.status == RunStatus.RUNNING.value)
 )
-"""The condition for an interrupt that can be answered, even if no process executes its run."""
+"""The condition that an interrupt can be answered. Its run need not be executing now."""
 _INTERRUPTS_AND_RUNS: Final = interrupts.join(runs, runs.c.id == interrupts.c.run_id)
 _INTERRUPT_ORDER: Final = (interrupts.c.asked_at, interrupts.c.run_id, interrupts.c.call_id)
 _INTERRUPTS: Final = (

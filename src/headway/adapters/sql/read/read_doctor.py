@@ -44,7 +44,7 @@ _parent: Final = runs.alias("parent")
 EXTENT: Final = sa.select(
     stream.c.seq,
     stream.c.pruned_seq,
-    # Two subqueries, because SQLite reads all events for MIN and MAX in one.
+    # Two subqueries, because SQLite reads all events if one query has both MIN and MAX.
     sa.select(sa.func.min(events.c.seq)).scalar_subquery(),
     sa.select(sa.func.max(events.c.seq)).scalar_subquery(),
 )

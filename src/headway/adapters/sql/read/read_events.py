@@ -61,10 +61,10 @@ class SqlEventReader:
         length_max: int,
         run_id: RunId | None,
     ) -> tuple[list[Event], bool]:
-        """Read as many events as fit into a total payload length of `length_max`, at least one.
+        """Read events up to a total payload length of `length_max`, but at least one event.
 
-        Lengths are in bytes, on SQLite in characters. Payloads that do not fit are never loaded.
-        Also return True if there may be more events.
+        Lengths are in bytes, or in characters on SQLite. Long payloads that do not fit are never
+        loaded. The returned flag is True if there may be more events.
         """
         rows: list[Any] = []
         length = 0
@@ -83,7 +83,7 @@ class SqlEventReader:
         return await _load_payloads(connection, rows), True
 
     def _select_with_lengths(self) -> sa.Select[Any]:
-        """Return a query for events with the lengths of their payloads; long payloads are NULL."""
+        """Return a query for events and their payload lengths. It returns long payloads as NULL."""
         is_sqlite = self._database.driver == "sqlite"
         length_of = sa.func.length if is_sqlite else sa.func.octet_length
         length = length_of(events.c.payload)
@@ -110,7 +110,7 @@ def _select_after(
 
 
 async def _load_payloads(connection: AsyncConnection, rows: Sequence[Any]) -> list[Event]:
-    """Return the events of these rows, with the long payloads that the rows lack."""
+    """Return the events of these rows, after loading the long payloads that the rows lack."""
     long_seqs = [row.seq for row in rows if row.payload is None]
     payloads: dict[int, str] = {}
     if long_seqs:

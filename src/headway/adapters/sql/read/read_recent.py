@@ -47,15 +47,15 @@ class RecentKeys(NamedTuple):
     keys: Sequence[RecentKey]
     """The recent keys, the newest first."""
     has_older: bool
-    """True if there are older runs, whose keys may not be listed."""
+    """True if there are older runs. Their keys may be missing from `keys`."""
     last_seqs: Sequence[int]
-    """The `seq` of each key's newest run that was not rejected and of its newest started run."""
+    """For each key, the `seq` of its newest run not rejected and of its newest started run."""
 
 
 async def read_recent(connection: AsyncConnection, *, seq: int) -> RecentKeys:
-    """Return the recent keys when the stream is at `seq`.
+    """Return the recent keys of a stream whose last event is `seq`.
 
-    The newest runs are read, and older runs only if the newest ones have too few keys.
+    Older runs are read only if the newest runs have too few different keys.
     """
     seq_by_key: dict[Key, int] = {}
     limits = {"after_seq": recent_after_seq(seq), "before_seq": seq + 1}

@@ -284,6 +284,6 @@ def _to_held_run(row: sa.Row[Any]) -> HeldRun:
 
 
 def to_record(row: sa.Row[Any]) -> RunRecord:
-    """Return the record in a row that begins with RECORD_COLUMNS."""
+    """Return the record from a row whose first columns are RECORD_COLUMNS."""
     documents = row[len(RUN_COLUMNS) : len(RECORD_COLUMNS)]
     return RunRecord(Run.from_row(row[: len(RUN_COLUMNS)]), *documents)

@@ -24,7 +24,7 @@ class PendingCommand:
 
 @dataclass(frozen=True, slots=True)
 class InDoubtBatch:
-    """A batch whose COMMIT was sent and not answered, with its answers and events."""
+    """A batch whose COMMIT was sent but not confirmed, with its commands' answers and events."""
 
     batch_number: int
     answers: list[Any]

@@ -1,12 +1,13 @@
 """The queue of commands between the event loop and the writer's thread.
 
 The event loop puts commands, the writer's thread takes them in batches. There is no lock: both
-sides use `deque` operations, which are atomic, and fixed orders of reads and writes:
+sides use `deque` operations, which are atomic, and each side reads and writes in a fixed order:
 
 - `put` appends a command and then checks `_is_writer_waiting`. The writer sets that flag and then
   checks the queue again before it waits. So at least one of the two detects the other's change.
 - `put` appends a command and then checks `_deferred`, while the writer takes `_deferred` first and
-  `_commands` second. So every command is followed by deferred commands in its batch or a later one.
+  `_commands` second. So the deferred command that follows a command is in the same batch or in a
+  later one.
 
 See docs/internals/writer.md.
 """
@@ -51,7 +52,7 @@ class CommandQueue:
     def put(self, command: Command[Any]) -> "asyncio.Future[Any]":
         """Queue a command. Return a future that receives the answer after the commit.
 
-        Raise StoreClosed after `close`, StoreOverloaded if the queue is full.
+        Raise StoreClosed after `close`. Raise StoreOverloaded if the queue is full.
         """
         exit_if_forked(self._fork_mark)  # A forked child has no writer.
         if self._is_closing:
@@ -67,7 +68,7 @@ class CommandQueue:
             if claim is not None:
                 self._deferred.append(self._create_piggyback(claim))
         if self._is_writer_waiting and not self._is_wake_scheduled:
-            # At the end of this round of the event loop, so that all of its commands are one batch.
+            # Wake it at the end of this event loop round, so that all its commands are one batch.
             self._is_wake_scheduled = True
             self._loop.call_soon(self._wake_writer)
         return answer
@@ -81,8 +82,8 @@ class CommandQueue:
     ) -> Callable[[], None]:
         """Renew the lease of `instance_id` until the returned function is called.
 
-        The writer's thread calls `on_renewed` with the time of `time.monotonic` until which the
-        lease can be trusted, or with None if the lease is lost.
+        The writer's thread calls `on_renewed` with the `time.monotonic` value until which the lease
+        can be trusted, or with None if the lease is lost.
         """
         assert self._lease is None, "a writer serves one instance"
         self.lost_lease_count += 1
@@ -107,7 +108,7 @@ class CommandQueue:
     def piggyback(
         self, source: PiggybackSource, on_answer: Callable[[Command[Any], Any], None]
     ) -> Callable[[], None]:
-        """Add commands of `source` to the batches, until the returned function is called.
+        """Add commands from `source` to batches, until the returned function is called.
 
         A batch has at most one such command, which is decided last. `on_answer` is called with each
         added command and its answer.
@@ -131,7 +132,7 @@ class CommandQueue:
         return PendingCommand(command, answer)
 
     def close(self) -> None:
-        """Refuse new commands. The queued ones are still taken."""
+        """Refuse new commands. Queued commands are still executed."""
         self._is_closing = True
         self._wake_writer()
 
@@ -191,7 +192,7 @@ class CommandQueue:
         return [*self._commands, *self._deferred]
 
     def _queue_lease_renewal(self) -> float | None:
-        """Queue a renewal of the lease if it is due. Return the seconds until the next check."""
+        """Queue a lease renewal if one is due. Return the seconds until the next check."""
         lease = self._lease
         if lease is None or self._is_closing:
             return None

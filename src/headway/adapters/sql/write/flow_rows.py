@@ -173,7 +173,7 @@ def plan_flow_changes(changes: FlowChanges) -> Iterator[tuple[Write, Sequence[Ro
 
 
 def plan_ended_tasks(batch: BatchState) -> tuple[Write, Sequence[Row]]:
-    """Plan updates of `updated_at` for tasks that ended without another write in the batch.
+    """Plan updates of `updated_at` for ended tasks that the batch does not write otherwise.
 
     Lists of tasks are ordered by `updated_at`.
     """

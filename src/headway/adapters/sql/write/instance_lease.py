@@ -54,7 +54,7 @@ class Lease:
     # The methods below run in the writer's thread.
 
     def due_in_s(self) -> float:
-        """Return the seconds until a renewal may be due, or 0 if it is due now.
+        """Return the seconds until a renewal may be due, or 0 if one is due now.
 
         While a renewal is in flight or the event loop is blocked, return the delay until the next
         check.
@@ -64,7 +64,10 @@ class Lease:
         return max(0.0, self._due_at_s - time.monotonic())
 
     def start_renewal(self) -> RenewInstance:
-        """Return the command that renews the lease. None is due until `finish_renewal`."""
+        """Return the command that renews the lease.
+
+        No other renewal is due until `finish_renewal` is called.
+        """
         self._is_renewing = True
         self._renewal_sent_at_s = time.monotonic()
         return self._command

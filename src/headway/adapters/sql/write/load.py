@@ -8,8 +8,8 @@ Every batch locks in the same order, so that two batches cannot wait for each ot
 4. claimable runs, with SKIP LOCKED, so this step never waits;
 5. the row of `stream`.
 
-A batch that has locked `stream` is about to write and commit, and no other batch can commit until
-then. Rows that are not locked, such as idempotency keys and files, are read after this lock.
+After a batch has locked `stream`, no other batch can commit until this batch has committed. Rows
+that are not locked, such as idempotency keys and files, are read after this lock.
 
 See docs/internals/writer.md.
 """
@@ -194,7 +194,7 @@ _RESUMED: Final = Query(
 
 @lru_cache
 def _stream_query(now_sql: str | None) -> Query:
-    """Return the query that locks the stream and reads the time, after all other locks."""
+    """Return the query that takes the last lock, on the stream, and reads the time."""
     now = sa.null() if now_sql is None else sa.literal_column(now_sql)
     return Query(
         sa.select(stream.c.seq, stream.c.pruned_seq, stream.c.epoch, now)
@@ -255,9 +255,9 @@ ANSWERED_RUN_SEQ_MIN: Final = 4
 
 
 def _add_unread_needs(needed: RowsNeeded, batch: BatchState) -> None:
-    """Add the unread messages and the interrupts of runs that may end to the rows to load.
+    """For runs that may end, add their unread messages and interrupts to the rows to load.
 
-    The end of a run reports its unread messages and answers.
+    When a run ends, its unread messages and answers are reported.
     """
     for run in batch.runs.values():
         may_end = needed.run_ids.get(run.id) or run.key in needed.whole_keys
@@ -272,8 +272,9 @@ def _add_unread_needs(needed: RowsNeeded, batch: BatchState) -> None:
 async def _recheck_free_keys(link: Link, needed: RowsNeeded, batch: BatchState) -> None:
     """Raise GuardFailed if a key without a head got a run before the stream was locked.
 
-    After that lock no run can be added. If this batch adds a run, the unique index would also
-    refuse it. For all other commands only this check detects the change.
+    Once the stream is locked, no other batch can add a run. If this batch itself adds a run of the
+    key, the unique index would also refuse it. For other commands, only this check detects the
+    change.
     """
     keys = [*needed.saved_keys, *(batch.runs[i].key for i in needed.pruned_ids if i in batch.runs)]
     free_keys = [key for key in keys if key not in batch.head_run_ids]
@@ -314,7 +315,7 @@ async def _load_runs(link: Link, needed: RowsNeeded, batch: BatchState) -> None:
 async def _load_waiting(link: Link, needed: RowsNeeded, batch: BatchState) -> None:
     """Load the waiting runs that may become the head of their key in this batch.
 
-    For each key with runs that may end, load one waiting run more than that number. For a key in
+    If n runs of a key may end in this batch, load n + 1 of its waiting runs. For a key in
     `needed.whole_keys`, load all of its waiting runs.
     """
     ending_counts: Counter[Key] = Counter(
@@ -373,9 +374,10 @@ async def _load_lanes(link: Link, needed: RowsNeeded, batch: BatchState) -> None
 async def _count_queues(
     link: Link, needed: RowsNeeded, batch: BatchState, names: Sequence[LaneName]
 ) -> dict[LaneName, int | None]:
-    """Set the counts of the lane queues. Return the rank of each queue's first run, or None.
+    """Set the counts of the lane queues. Return the rank of the first run in each queue.
 
-    A run of rank BEHIND cannot be claimed. Runs of rank RESUMED are claimed before all others.
+    The rank of an empty queue is None. A run of rank BEHIND cannot be claimed. Runs of rank RESUMED
+    are claimed before all others.
     """
     ranks: dict[LaneName, int | None] = {}
     for name, held_count, rank in await link.fetch(_HELD_COUNT_AND_FIRST_RANK, {"lanes": names}):
@@ -422,7 +424,7 @@ def _add_claimable(batch: BatchState, row: Row) -> None:
 async def _load_documents(link: Link, needed: RowsNeeded, batch: BatchState) -> None:
     """Load the params and checkpoints of runs that may become ready and be claimed in the batch.
 
-    For runs that continue an earlier one, also load the checkpoint of that run.
+    For a run that continues an earlier run, also load the earlier run's checkpoint.
     """
     run_ids: dict[RunId, None] = dict(needed.waking_ids)
     for waiting in batch.waiting_run_ids.values():

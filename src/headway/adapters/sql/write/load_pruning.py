@@ -1,4 +1,7 @@
-"""Load the rows that decide whether ended runs may be pruned, except the runs and heads."""
+"""Load the rows that decide whether ended runs may be pruned.
+
+The runs themselves and the heads of their keys are loaded before, by `load.py`.
+"""
 
 from collections.abc import Sequence
 from typing import Any, Final
@@ -31,10 +34,11 @@ _ACTIVE_IDS: Final = Query(
 
 
 async def load_for_pruning(link: Link, needed: RowsNeeded, batch: BatchState) -> None:
-    """Load each key's newest started run that this batch does not prune, and active parents.
+    """Load the newest started runs and the active parents that decide what may be pruned.
 
-    Called once the heads of the keys are locked, so that no other batch can start a run of these
-    keys.
+    For the keys of the runs to prune, load the newest started run that this batch does not prune.
+    Also load which parents of the runs to prune are active. Called once the heads of the keys are
+    locked, so that no other batch can start a run of these keys.
     """
     pruned = [run for run_id in needed.pruned_ids if (run := batch.run(run_id)) is not None]
     await _load_started_others(link, needed, batch, pruned)

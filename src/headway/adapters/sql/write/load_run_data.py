@@ -84,7 +84,7 @@ def _add_items(batch: BatchState, run_ids: Iterable[RunId], rows: Iterable[Row])
 
 
 async def load_files(link: Link, needed: RowsNeeded, batch: BatchState) -> None:
-    """Load stored files, and for each output key the number of its files and one path.
+    """Load stored files. For each output key, load the number of its files and one path.
 
     Called once the stream is locked. Before that, another batch could still start a run of the
     key, add a file and end the run.

@@ -1,7 +1,7 @@
-"""Write the changes of a decided batch: few statements, each for many rows and guarded.
+"""Write the changes of a decided batch with few guarded statements, each for many rows.
 
 A guard is a condition on the values that the row had when it was loaded. If a statement matches
-fewer rows than it should, another writer has changed one, and the batch is decided again. See
+fewer rows than it should, another writer has changed a row, and the batch is decided again. See
 docs/internals/writer.md.
 """
 
@@ -53,9 +53,10 @@ _KEY_COLUMNS: Final = tuple(column.name for column in saved_keys.c)
 async def write_changes(
     link: Link, batch: BatchState, *, loaded_seq: int, writer_row: PlannedWrite | None = None
 ) -> None:
-    """Write all changes of `batch`, or raise GuardFailed with the transaction still open.
+    """Write all changes of `batch`. Raise GuardFailed if another writer has changed a row.
 
-    `writer_row` is the update of the writer's own row, which is written last.
+    After GuardFailed the transaction is still open. `writer_row` is the update of the writer's own
+    row, which is written last.
     """
     plan = [write for write in _plan_changes(batch, loaded_seq) if write.rows]
     await link.write_all(plan if writer_row is None else [*plan, writer_row])

@@ -2,8 +2,8 @@
 
 The commands that wait in the queue form a batch. A batch is loaded, decided and written in one
 transaction. If a guard fails, because another process has changed a row, the batch is rolled back
-and decided again. If it fails again, or one of its commands raises an error, its halves are
-committed one after the other, down to single commands. So one command cannot undo the others.
+and decided again. If the batch fails again, or one of its commands raises an error, its halves are
+committed one after the other, down to single commands. So one command cannot make the others fail.
 
 If the answer to COMMIT is lost, the batch is in doubt: the writer reconnects and reads its own row
 (`writer_row.py`) to find out whether the batch was committed.
@@ -66,7 +66,7 @@ log = event_log(__name__)
 
 
 class Writer:
-    """Commits the commands of one event loop, in a thread that alone uses the link."""
+    """Commits one event loop's commands in a separate thread. Only that thread uses the link."""
 
     def __init__(
         self,
@@ -85,7 +85,7 @@ class Writer:
         self._is_unavailable = False
         """True if the last batch failed because the database could not be reached in time."""
         self.conflict_count = 0
-        """Batches that were decided again because another process had changed the same rows."""
+        """How many batches were decided again because another process had changed the rows."""
         self.batch_count = 0
 
     async def start(self) -> None:
@@ -133,7 +133,10 @@ class Writer:
             self._send_answers([(self._stopped, None, None)])
 
     async def _commit_batch(self, batch: list[PendingCommand], give_up_at_s: float) -> None:
-        """Commit `batch` and answer each of its commands. Its halves share its time limit."""
+        """Commit `batch` and answer each of its commands.
+
+        If the batch is split into halves, they share its time limit.
+        """
         for attempt in range(ATTEMPT_COUNT_MAX):
             try:
                 async with asyncio.timeout(TRANSACTION_S_MAX):
@@ -173,8 +176,8 @@ class Writer:
     ) -> InDoubtBatch | InfrastructureError | None:
         """Roll back, or reconnect if the connection is lost.
 
-        Return the batch in doubt if it was committed after all, an error if the batch must fail
-        with it, or None if its commands must be decided again.
+        If the batch was committed after all, return it as the batch in doubt. If the batch must
+        fail, return the error for its callers. If its commands must be decided again, return None.
         """
         if isinstance(error, DatabaseFileLost):
             return await self._handle_lost_file(error)
@@ -240,7 +243,7 @@ class Writer:
     async def _connect(self) -> None:
         """Connect and create the writer's row. Start again if the connection is lost in between.
 
-        The server may have ended the session if the process was paused.
+        If the process was paused, the server may have ended the session.
         """
         for attempt in range(ATTEMPT_COUNT_MAX):
             self._link = await self._link_source.connect()
@@ -278,8 +281,9 @@ class Writer:
     ) -> InDoubtBatch | InfrastructureError | None:
         """Reconnect after `error`, with repeated attempts until `give_up_at_s`.
 
-        Return the batch in doubt if it was committed, None if the commands must be decided again,
-        or an error if the database is still unavailable: OutcomeUnknown if a commit is in doubt.
+        If the batch in doubt was committed, return it. If the commands must be decided again,
+        return None. If the database is still unavailable, return an error. That error is
+        OutcomeUnknown if a commit is in doubt.
         """
         log.warning("database_lost", extra={"reason": str(error)})
         in_doubt, self._in_doubt = self._in_doubt, None
@@ -290,7 +294,8 @@ class Writer:
             try:
                 async with asyncio.timeout(TRANSACTION_S_MAX):
                     self._link = await self._link_source.connect()
-                    # This locks the writer's row, so a commit still in flight on the server ends.
+                    # This locks the writer's row, so it waits until a commit that is still in
+                    # flight on the server has ended.
                     number = await self._register(is_new=False)
             except Exception as connect_error:  # After any error, retry until the time is over.
                 last_error = connect_error

@@ -55,7 +55,7 @@ async def remove_writer_row(link: Link, writer_id: str) -> None:
 
 
 async def remove_stale_writers(link: Link, *, now: Instant) -> None:
-    """Remove rows that are older than STALE_AFTER_S, which killed processes have left."""
+    """Remove writer rows older than STALE_AFTER_S. Killed processes leave such rows."""
     before = add_seconds(now, seconds=-STALE_AFTER_S)
     stale = await link.fetch(_STALE_WRITERS, {"before": before})
     if stale:

@@ -108,7 +108,7 @@ class RenewInstance:
 
 @dataclass(frozen=True, slots=True)
 class DeclareDead:
-    """Declare an instance dead whose lease has expired. This cannot be undone."""
+    """Declare an instance dead if its lease has expired. This cannot be undone."""
 
     instance_id: InstanceId
     is_proven: bool = False
@@ -174,9 +174,10 @@ class ReleaseOrphan:
         rows.instance_ids[self.instance_id] = None
 
     def decide(self, batch: BatchState) -> Ended | bool:
-        """Return whether the run was taken from the instance, or Ended if the run failed.
+        """Return Ended if the run failed, True if it was released, and False otherwise.
 
-        A run that was cancelling is canceled, and the result is True.
+        The result is False if the instance does not hold the run or is not dead. A run that was
+        cancelling is canceled, and the result is True.
         """
         run = batch.run(self.run_id)
         instance = batch.instances.get(self.instance_id)
@@ -226,7 +227,7 @@ class HandOver(HolderCommand[Ended | bool]):
     has_waited: bool = False
     """True if the execution had given its slot back before the stop began.
 
-    An execution that waits only afterwards may be the reason for the stop.
+    An execution that gives its slot back only afterwards may have caused the stop.
     """
 
     may_free_capacity: ClassVar[bool] = True
@@ -238,7 +239,7 @@ class HandOver(HolderCommand[Ended | bool]):
         rows.add_ending_run(self.claim.run_id, may_wake=True)
 
     def decide_held(self, batch: BatchState, run: Run) -> Ended | bool:
-        """Return whether the claim was given up, or Ended if the run failed."""
+        """Return Ended if the run failed, else whether the claim was given up."""
         if run.status is not RunStatus.RUNNING:
             return False
         is_waiting = self.has_waited and run.slot is None

@@ -25,7 +25,7 @@ BY_CONFIGURATION: Final = "configuration"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SetLane:
-    """Change a lane. None leaves a value as it is; `max_queued=-1` removes that limit."""
+    """Change a lane. None leaves a value unchanged; `max_queued=-1` removes the queue limit."""
 
     name: LaneName
     max_concurrent: int | None = None
@@ -114,8 +114,8 @@ class ConfiguredLane:
 class ConfigureLanes:
     """Apply all configured limits, or none if one of them is invalid.
 
-    Each lane stores its last configured limit. A lane changes only if the configured limit differs
-    from that, so a limit that a person has set in the meantime stays. Several instances with the
+    Each lane stores its last configured limit. A lane changes only if the new configured limit is
+    different, so a limit that a person has set in the meantime stays. Several instances with the
     same configuration therefore change a lane once. A lane that is no longer configured keeps its
     limit.
     """

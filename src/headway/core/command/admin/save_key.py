@@ -48,7 +48,7 @@ class SaveKey:
         revision = 0 if saved is None else saved.revision
         if self.expected_revision is not None and self.expected_revision != revision:
             return RevisionMismatch(revision)
-        # The `seq` of the event, so that a row made after a deletion has a new revision.
+        # The revision is the event's `seq`, so that a row made after a deletion has a new one.
         saved = SavedKey(self.key, self.job, self.params, batch.seq + 1, batch.now)
         batch.keys[self.key] = batch.changes.keys[self.key] = saved
         _emit_changed(batch, self.key, revision=saved.revision, by=self.by)

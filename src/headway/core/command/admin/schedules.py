@@ -70,11 +70,11 @@ def reset_schedule(
 
 @dataclass(frozen=True, slots=True)
 class FireSchedule:
-    """Decide the fire times of a schedule that are due, and start a run unless all are dropped."""
+    """Decide a schedule's due fire times, and start one run unless all of them are dropped."""
 
     schedule: Schedule
     run_id: RunId
-    """The id that the run gets if one is started."""
+    """The id of the run, if one is started."""
 
     may_free_capacity: ClassVar[bool] = True
 
@@ -95,7 +95,7 @@ class FireSchedule:
         if (saved.expression, saved.time_zone) != (schedule.expression, schedule.time_zone):
             return self._reset(batch, saved, since=since)
         if saved.is_paused:
-            # Fire times pass undecided. The caller polls at each one, in case of a resume.
+            # Fire times pass undecided. The caller polls at each one, in case it is resumed.
             return NotDue(schedule.next_fire_at(after=since), batch.now)
         due = schedule.find_due(after=saved.last_fire_at, now=batch.now)
         if due is None:
@@ -150,7 +150,7 @@ class PauseSchedule:
         rows.schedules[self.schedule.name] = None
 
     def decide(self, batch: BatchState) -> SavedSchedule | RevisionMismatch:
-        """Return the resulting row. Do not change a row that is already paused or resumed."""
+        """Return the resulting row. A row that is already in the requested state is not changed."""
         name = self.schedule.name
         saved = batch.schedules.get(name)
         revision = 0 if saved is None else saved.revision

@@ -1,4 +1,4 @@
-"""Cancel is a durable intent: recorded, then delivered, then forced after its grace period."""
+"""A cancel is a durable request: it is recorded, delivered, and forced after a grace period."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -139,7 +139,10 @@ class StopKey:
         rows.whole_keys[self.key] = None
 
     def decide(self, batch: BatchState) -> tuple[StoppedRun, ...]:
-        """Return the outcome for each active run, the head last, or () if no run is active."""
+        """Return the outcome for each active run, with the head last.
+
+        Return an empty tuple if no run is active.
+        """
         return tuple(
             StoppedRun(run.id, self._make_request(run.id).decide(batch))
             for run in reversed(list(batch.active_runs(self.key)))
@@ -173,7 +176,7 @@ class ConfirmCancelDelivery(HolderCommand[bool]):
 
 @dataclass(frozen=True, slots=True)
 class ForceCancel:
-    """End a run whose executor did not unwind in time. Its claim is stale from then on."""
+    """End a run whose executor did not unwind in time. The executor's claim is then stale."""
 
     run_id: RunId
 

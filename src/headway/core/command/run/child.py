@@ -20,7 +20,7 @@ CHILD_DEPTH_MAX: Final = 16
 """How many levels of descendants a run without a parent may have."""
 ACTIVE_CHILD_COUNT_MAX: Final = 1_000
 PARENT_ENDED: Final = "parent_ended"
-"""The reason of a cancel that follows from the end of the parent."""
+"""The recorded reason if a child is canceled because its parent ended or is cancelling."""
 
 
 def make_child_id(parent_id: RunId, step: str, attempt: int) -> RunId:
@@ -35,7 +35,7 @@ def make_child_id(parent_id: RunId, step: str, attempt: int) -> RunId:
 
 @dataclass(frozen=True, slots=True)
 class ChildFound:
-    """The child exists: started by this attempt of the parent, or by an earlier one.
+    """The child exists. This attempt of the parent or an earlier one has started it.
 
     A child of an earlier attempt counts only if it is active or has succeeded.
     """
@@ -74,7 +74,7 @@ class StartChild:
     """The current attempt of the parent."""
     step: str
     submission: Submit
-    """The submission of the child. `run_id` is `make_child_id` of parent, `step` and `attempt`."""
+    """The submission of the child. Its `run_id` must be the result of `make_child_id`."""
     active_count_max: int = ACTIVE_CHILD_COUNT_MAX
 
     may_free_capacity: ClassVar[bool] = True
@@ -114,7 +114,8 @@ class StartChild:
     def _find_earlier(self, batch: BatchState) -> Run | None:
         """Return the child that this attempt or an earlier one has started at this step, or None.
 
-        Of earlier attempts, only the newest child counts, if it is active or has succeeded.
+        If only earlier attempts have started one, return the newest of these children, but only if
+        it is active or has succeeded.
         """
         for attempt in range(self.attempt, 0, -1):
             run = batch.run(make_child_id(self.claim.run_id, self.step, attempt))
@@ -143,7 +144,11 @@ class CancelChild:
         rows.add_run(self.parent_id)
 
     def decide(self, batch: BatchState) -> CancelResult:
-        """Return TOO_LATE if the child has ended, or its parent is neither ended nor cancelling."""
+        """Cancel the child, and return the result.
+
+        Return TOO_LATE if the child has ended. Also return TOO_LATE if the parent has neither ended
+        nor begun cancelling.
+        """
         run, parent = batch.run(self.run_id), batch.run(self.parent_id)
         if run is None:
             return CancelResult.NOT_FOUND
@@ -167,8 +172,8 @@ class CancelChild:
 class ConfirmChildrenEnded:
     """Record that all children of an ended or cancelling run have ended or are cancelling.
 
-    Apply only after a query that found no other children. The query must have started after the run
-    ended or began cancelling: no more children can be started from then on.
+    Apply only after a query that found no child in any other status. The query must have started
+    after the run ended or began cancelling: no more children can be started from then on.
     """
 
     run_id: RunId

@@ -1,4 +1,4 @@
-"""Claim: the only way to a slot, for new, woken, retried and orphaned runs alike."""
+"""Claim: the only way for a run to get a slot, whether new, woken, retried or orphaned."""
 
 from dataclasses import dataclass
 from heapq import heappush
@@ -17,7 +17,7 @@ CLAIM_COUNT_MAX: Final = 1_000
 
 
 class ClaimedRun(NamedTuple):
-    """A claimed run, which the instance executes, or resumes if it already holds the run."""
+    """A claimed run. The instance executes it, or resumes it if the instance already held it."""
 
     run_id: RunId
     key: Key
@@ -31,7 +31,7 @@ class ClaimedRun(NamedTuple):
     checkpoint: str | None
     run_deadline_at: Instant | None
     is_resumed: bool
-    """True if the executor already held the run, waited without a slot, and has one again."""
+    """True if the executor already held the run, waited without a slot, and has a slot again."""
     on_existing_output: str | None = None
     """An `OnExistingOutput` to apply to the key's earlier output before the job starts."""
     traceparent: str | None = None
@@ -48,7 +48,7 @@ class InstanceLost:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClaimRuns:
-    """Claim up to `count` ready runs from each of `lanes`, in the order of the lane's queue."""
+    """Claim up to `count` ready runs from each of `lanes`, in the order of each lane's queue."""
 
     lanes: tuple[LaneName, ...]
     instance_id: InstanceId
@@ -87,7 +87,7 @@ class ClaimRuns:
     def _claim_from(self, batch: BatchState, queue: LaneQueue, claimed: list[ClaimedRun]) -> None:
         """Append the runs claimed from one lane to `claimed`."""
         passed_over: list[Run] = []
-        # Slots reserved for resumed runs of other instances, which go first.
+        # Slots that are reserved for resumed runs of other instances: these runs go first.
         reserved_count = 0
         capacity, count_max = queue.lane.capacity, len(claimed) + self.count
         while len(claimed) < count_max and queue.held_count + reserved_count < capacity:

@@ -35,7 +35,7 @@ def end_with_error(
     clock: TimeoutClock | None = None,
     **changes: Any,
 ) -> Ended | None:
-    """End the run and notify its parent. Return None if its status does not allow `trigger`.
+    """End a run and notify its parent. Return None if the run's status forbids `trigger`.
 
     `error` is a JSON document. `clock` is the time limit that the run has exceeded, if any.
     """
@@ -48,9 +48,10 @@ def end_with_error(
 
 
 def notify_parent(batch: BatchState, run_id: RunId) -> None:
-    """Post the end of a run to the flow task that started it, however the run ended.
+    """If a flow task started the run, post to the task's inbox that the run has ended.
 
-    Do nothing if the run has not ended. If the post is lost, the task detects the end by polling.
+    How the run ended makes no difference. Do nothing if the run is still active. If the post is
+    lost, the task detects the end by polling.
     """
     run = batch.run(run_id)
     if run is None or run.is_active or run.parent_id is None:
@@ -95,7 +96,7 @@ def _describe_queue(run: Run, now: Instant) -> str:
 
 def _describe_execution(run: Run) -> str:
     if run.generation > 1 or run.timeout_us is None:
-        # Parking stored only the rest of the limit, so the whole limit is not known here.
+        # Parking stored only the time that was left, so the whole limit is not known here.
         return "its executions together took longer than its timeout_s"
     return f"executed for longer than its timeout_s, which is {_format_seconds(run.timeout_us)}"
 

@@ -1,4 +1,4 @@
-"""Idempotency: requests with the same idempotency key have the effect of one (I6)."""
+"""Idempotency: requests with the same idempotency key have the effect of one request (I6)."""
 
 import hashlib
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ class IdempotencyMismatch:
 
 
 def make_fingerprint(*arguments: object) -> str:
-    """Return a digest of a request's arguments, each as text. None is an omitted argument.
+    """Return a digest of a request's arguments as text. None stands for an omitted argument.
 
     Pass the arguments of the caller, without defaults: a default may be different when the request
     is repeated.
@@ -34,9 +34,10 @@ def make_fingerprint(*arguments: object) -> str:
 def find_earlier(
     batch: BatchState, idempotency_key: str, fingerprint: str
 ) -> Repeated | IdempotencyMismatch | None:
-    """Return None if the key is new, Repeated if the earlier request was the same.
+    """Compare a request with the earlier request that used its idempotency key.
 
-    Return IdempotencyMismatch if the earlier request has another fingerprint.
+    Return None if the key is new. Return Repeated if both requests have the same fingerprint, and
+    IdempotencyMismatch if they do not.
     """
     earlier = batch.idempotency_records.get(idempotency_key)
     if earlier is None:

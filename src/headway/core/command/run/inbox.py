@@ -40,7 +40,7 @@ from headway.core.run.window import Delivery, Refusal, Window, message_refusal
 from headway.core.secret import redact
 
 ANSWER: Final = "answer"
-"""The kind of an inbox item that answers the question with its `call_id`."""
+"""The `kind` of an inbox item that answers a question. Its `call_id` names the question."""
 UNREAD_COUNT_MAX: Final = 1_000
 KIND_LENGTH_MAX: Final = 32
 
@@ -71,7 +71,7 @@ class MessageNotAccepted:
 
     refusal: Refusal
     can_wait: bool = False
-    """True if `Delivery.WHEN_LISTENING` would be accepted."""
+    """True if the message would be accepted with `Delivery.WHEN_LISTENING`."""
 
 
 PostResult = (
@@ -117,9 +117,10 @@ def post(
 def take_unread(
     batch: BatchState, run: Run, *, to_run_id: RunId, count_max: int
 ) -> list[InboxItem]:
-    """Take up to `count_max` unread messages of a replaced run, and record where they go.
+    """Take up to `count_max` unread messages from a replaced run, and record where they go.
 
-    The caller posts them to the run `to_run_id`. The replaced run reports the rest when it ends.
+    The caller posts them to the run `to_run_id`. The replaced run reports the messages that are
+    left when it ends.
     """
     items = batch.unread_messages(run)[:count_max]
     if items:
@@ -207,7 +208,7 @@ class PostToInbox:
         )
 
     def _refuse_message(self, run: Run) -> MessageNotAccepted | None:
-        """Return why the run refuses the message, or None if the message will reach its job."""
+        """Return why the run refuses the message, or None if the run's job will receive it."""
         if run.job == FLOW_JOB:
             return MessageNotAccepted(Refusal.FLOW_TASK)
         if run.status is RunStatus.QUEUED and self.delivery is Delivery.NOW:

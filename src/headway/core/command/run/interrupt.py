@@ -1,6 +1,6 @@
 """Questions to people: a job asks, the first answer counts, and the job closes the question.
 
-A question is a row until it is closed. It belongs to its run, not to one execution of it. When an
+A question is a row until it is closed. It belongs to its run, not to a single execution. When an
 execution ends before its question is answered (a crash, a restart), the row stays: people still see
 the question and can answer it. The next execution that asks the same question under the same
 `call_id` takes the row over, with its deadline and with an answer given in the meantime. If that
@@ -57,7 +57,10 @@ def is_open(interrupt: Interrupt, run: Run) -> bool:
 def answer_interrupt(
     batch: BatchState, run: Run, *, call_id: str, answer: Document, by: str
 ) -> NoOpenInterrupt | AnswerMismatch | None:
-    """Store the first answer to an open question. Return None if stored, else the refusal."""
+    """Store the first answer to an open question.
+
+    Return None if the answer was stored. Otherwise return the reason for the refusal.
+    """
     interrupts = batch.interrupts[run.id]
     interrupt = interrupts.get(call_id)
     if interrupt is None or not is_open(interrupt, run):
@@ -77,19 +80,19 @@ class InterruptOpened:
     answer: Document | None
     """An earlier answer to the same question that no job has received yet."""
     seq: int
-    """The last `seq` when the question was asked.
+    """The last `seq` of the stream when the question was asked.
 
     An answer with a lower `seq` belongs to another question under the same `call_id`.
     """
     timeout_s: float
-    """How long to wait for an answer: the rest of the timeout, which began with the question."""
+    """How long to wait for an answer. The timeout counts from when the question was asked."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReadInterrupts(HolderCommand[tuple[Interrupt, ...]]):
-    """Read the questions of the run that are not closed, in the order of asking.
+    """Read the run's questions that are not closed, in the order in which they were asked.
 
-    An execution reads the questions that earlier executions left.
+    An execution uses this to find the questions that earlier executions left.
     """
 
     may_free_capacity: ClassVar[bool] = False
@@ -110,8 +113,8 @@ class ReadInterrupts(HolderCommand[tuple[Interrupt, ...]]):
 class OpenInterrupt(HolderCommand[InterruptOpened | None]):
     """Ask a question. Asking it again has no effect. The result is None if the claim is stale.
 
-    Another question under the same `call_id` replaces the first: people answer the question that
-    they see, and the job receives answers to the question that it asks.
+    A different question under the same `call_id` replaces the earlier question: people answer the
+    question that they see, and the job receives answers to the question that it asks.
     """
 
     call_id: str
@@ -119,7 +122,7 @@ class OpenInterrupt(HolderCommand[InterruptOpened | None]):
     schema: Document | None = None
     """A JSON Schema. An answer that does not match it is refused."""
     timeout_s: float = PERMISSION_TIMEOUT_S
-    """How long the job waits, unless the run's time limit is earlier. Shown to people."""
+    """How long the job waits, unless the run's deadline comes first. Shown to people."""
     default: Document | None = None
     """The answer with which the job continues if no person answers in time. Shown to people."""
 
@@ -202,7 +205,10 @@ class OpenInterrupt(HolderCommand[InterruptOpened | None]):
         batch.emit(run, InterruptAsked(self.call_id, self.question, self.schema, timeout_s))
 
     def _take_answered(self, batch: BatchState, run: Run) -> Interrupt | None:
-        """Remove and return the same question under another `call_id`, if its answer is unread."""
+        """Remove and return the same question, stored under another `call_id`.
+
+        Return None unless an earlier execution asked it and its answer is unread.
+        """
         for other in batch.interrupts[run.id].values():
             is_earlier = other.generation != run.generation and other.answer is not None
             if is_earlier and self.is_same_as(other):

@@ -1,4 +1,4 @@
-"""The file records: which run made which file. Only the holder of a claim adds one."""
+"""The file records: which run made which file. Only the holder of a claim adds a record."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -25,7 +25,7 @@ class FileResult(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FinishFile(HolderCommand[FileResult]):
-    """Record a file that is complete under its temporary name `part` as a file of the run.
+    """Record that the run has completed a file, which still has its temporary name `part`.
 
     The caller renames the file only afterwards, so a file that a stale claim has written never gets
     its final name. After a crash between record and rename, the next execution renames the file.
@@ -70,7 +70,7 @@ class FinishFile(HolderCommand[FileResult]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemoveFileRecords:
-    """Remove the records of deleted files, except files that another run has made since."""
+    """Remove the records of deleted files. Keep a record if another run has remade the file."""
 
     key: Key
     data_id: str
@@ -81,7 +81,7 @@ class RemoveFileRecords:
 
     def __post_init__(self) -> None:
         if len(self.owners) > REMOVE_COUNT_MAX:
-            raise InvalidInput("owners", f"must be at most {REMOVE_COUNT_MAX:,}")
+            raise InvalidInput("owners", f"must have at most {REMOVE_COUNT_MAX:,} items")
 
     def document_length(self) -> int:
         return 0
@@ -104,7 +104,7 @@ class RemoveFileRecords:
 
 @dataclass(frozen=True, slots=True)
 class ConfirmOutputPrepared(HolderCommand[bool]):
-    """Record that the key's earlier output is archived or deleted.
+    """Record that the key's earlier output has been archived or deleted.
 
     Later executions of the run do not archive or delete it again.
     """

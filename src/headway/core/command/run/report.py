@@ -1,4 +1,4 @@
-"""The reports of an execution: progress, checkpoints, log records, events, its window."""
+"""Commands by which an execution reports progress, checkpoints, logs, events and its window."""
 
 import re
 from collections.abc import Iterable
@@ -18,7 +18,7 @@ from headway.core.run.window import Window
 
 RESERVED_PREFIXES: Final = ("run_", "lane_", "key_", "permission_", "queued_")
 RESERVED_TYPES: Final = frozenset({*EventType, "resync", "server_closing"})
-"""Event types that jobs may not use, including those that only an event stream sends."""
+"""Event types that jobs may not use, including types that only an event stream sends."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +95,7 @@ def make_job_event(kind: str, payload: Document) -> JobEvent:
 
 
 def make_log_event(lines: Iterable[Document]) -> JobEvent:
-    """Return log records as one event. Each is an object with at least `level` and `message`."""
+    """Return log records as one event. Each record has at least `level` and `message`."""
     payload = Logged([cast("Json[LogLine]", line) for line in lines])
     return JobEvent(payload.type, Document(payload.encode()))
 

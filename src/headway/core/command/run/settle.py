@@ -47,7 +47,7 @@ def _settle(
 
 @dataclass(frozen=True, slots=True)
 class Complete:
-    """End the run of a job with its result. A flow task ends with its last `AdvanceFlow`."""
+    """End a run with its job's result. A flow task instead ends with its last `AdvanceFlow`."""
 
     claim: Claim
     result: Document = NULL

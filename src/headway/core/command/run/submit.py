@@ -1,4 +1,4 @@
-"""Submit: the only way to add a run. `make_submit` fills in the defaults of its job."""
+"""Submit: the only way to add a run. `make_submit` fills in the job's defaults."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -110,15 +110,15 @@ class Submit:
     """Ignored for a run with mode `continue`, which keeps the existing output."""
     parent_id: RunId | None = None
     is_unattended: bool = False
-    """True for a schedule, where no caller waits: record a refusal as a `rejected` run."""
+    """True if no caller waits, as for a schedule. A refusal is then stored as a `rejected` run."""
     by: str = ""
     fingerprint: str = ""
-    """The digest of the request if it has an idempotency key. A repetition has the same.
+    """The digest of a request with an idempotency key. A repeated request has the same digest.
 
     See `make_fingerprint`.
     """
     traceparent: str | None = None
-    """The trace of the caller. Not part of the fingerprint: a repetition has another trace."""
+    """The trace of the caller. Not part of the fingerprint: a repeated request has another."""
 
     may_free_capacity: ClassVar[bool] = True
 
@@ -218,7 +218,10 @@ class Submit:
         return LaneQueueFull(self.lane, queue.lane.max_queued)
 
     def _replace(self, batch: BatchState) -> Accepted:
-        """Cancel the key's active runs, and add this run behind them with their unread messages."""
+        """Cancel the key's active runs, add this run, and give it their unread messages.
+
+        This run waits behind runs that are still cancelling.
+        """
         carried: list[InboxItem] = []
         if self.job != FLOW_JOB:  # A flow task reads no messages: the replaced runs report them.
             for run in batch.active_runs(self.key):
@@ -358,9 +361,9 @@ def make_submit(
     queue_timeout_s: float | None = None,
     **request: Any,
 ) -> Submit:
-    """Return the command for a request, with the defaults of its job.
+    """Return the Submit command for a request, with the defaults of its job.
 
-    The key of a run without `key` is its id. `request` contains further fields of Submit.
+    If `key` is None, the run's id is its key. `request` contains further fields of Submit.
     """
     return Submit(
         run_id=run_id,

@@ -28,7 +28,7 @@ class ReleaseSlot(HolderCommand[bool]):
         return 0
 
     def decide_held(self, batch: BatchState, run: Run) -> bool:
-        """Return True if the run has no slot now. A repetition changes nothing."""
+        """Return True if the run has no slot now. Repeating the command changes nothing."""
         if run.status is not RunStatus.RUNNING:
             return False
         if run.slot is not None or run.queue_rank is not None:
@@ -98,7 +98,7 @@ class Park(HolderCommand[bool]):
 
 @dataclass(frozen=True, slots=True)
 class Retry(HolderCommand[bool]):
-    """Record that this attempt has failed, and park the run until the next one.
+    """Record that this attempt has failed, and park the run until the next attempt.
 
     The run's unanswered questions are withdrawn, because the next attempt may never ask them.
     """
@@ -147,7 +147,7 @@ def park(
     documents: dict[str, str] | None = None,
 ) -> Run:
     """Take the run from its executor, and return the parked run. The caller emits the event."""
-    # The time in which a run is parked does not count: store the time left for the next claim.
+    # Time spent parked does not count towards the limit: store the time left for the next claim.
     left_us = None if run.run_deadline_at is None else max(0, run.run_deadline_at - batch.now)
     return batch.update(
         run,
@@ -169,7 +169,7 @@ def park(
 
 @dataclass(frozen=True, slots=True)
 class Wake:
-    """Make a parked run ready whose timer is due, or that has no timer."""
+    """Make a parked run ready if its timer is due or it has no timer."""
 
     run_id: RunId
 
@@ -182,7 +182,7 @@ class Wake:
         rows.add_run(self.run_id, may_wake=True)
 
     def decide(self, batch: BatchState) -> bool:
-        """Return True if the run was parked and is ready now. A timer not yet due stays set."""
+        """Return whether a parked run was made ready. A timer that is not yet due stays set."""
         run = batch.run(self.run_id)
         if run is None or not run.is_parked:
             return False
@@ -194,7 +194,7 @@ class Wake:
 
 @dataclass(frozen=True, slots=True)
 class WakeParked:
-    """Make a parked run ready before its timer, because its wait is over."""
+    """Make a parked run ready before its timer is due, because its wait is over."""
 
     run_id: RunId
     generation: int

@@ -12,26 +12,26 @@ from headway.core.flow.definition.predicates import Predicate
 END: Final = ""
 """The target of an edge that ends the flow."""
 DEFAULT: Final = "default"
-"""The action of a node that names no action. Its edge is also the fallback edge.
+"""The action of a node that names no action.
 
-The fallback edge is followed for an action without an edge.
+The `default` edge is also the fallback: it is followed if the node has no edge for its action.
 """
 ERROR: Final = "error"
-"""The action of a failed node, unless `on_error` names another."""
+"""The action of a failed node, unless `on_error` names another action."""
 ANY_ERROR: Final = "*"
 RESERVED_KEY: Final = "_rt"
-"""The key of the shared state under which readers find the state of the current node.
+"""The shared-state key under which readers find the state of the current node.
 
 No node may write this key.
 """
 WORKER_WAIT_MS: Final = 300_000
 """How long a call waits for a worker before it fails, unless the flow sets another time."""
 KEY_LENGTH_MAX: Final = 520
-"""The maximum length of a key of the shared state, in characters of its stored JSON text."""
+"""The maximum length of a shared-state key, in characters of the key's JSON text."""
 
 
 def key_problem(key: str) -> str | None:
-    """Return why `key` of the shared state must not be written, or None if it may be."""
+    """Return why `key` must not be set in the shared state, or None if it may be set."""
     if key == RESERVED_KEY:
         return f"must not be {RESERVED_KEY}, which is reserved for the run state"
     length = len(json.dumps(key, ensure_ascii=False))
@@ -57,22 +57,25 @@ class Kind(StrEnum):
 CALLING_KINDS: Final = frozenset({Kind.EXECUTOR, Kind.LOCAL, Kind.FLOW_REF})
 """The kinds that make one call: to a worker, to a function, or to another flow."""
 BRANCHING_KINDS: Final = frozenset({Kind.PARALLEL, Kind.FOREACH})
-"""The kinds that make a call in each of their branches."""
+"""The kinds that have branches and make a call in each branch."""
 WAITING_KINDS: Final = frozenset({Kind.TIMER, Kind.WAIT_EVENT, Kind.APPROVAL})
-"""The kinds that wait without a call."""
+"""The kinds that wait and make no call."""
 AWAITED_PATH_PARAMS: Final = {Kind.WAIT_EVENT: "signal_key", Kind.APPROVAL: "approval_key"}
-"""Maps the kinds that wait for a signal to the parameter with the path of the awaited value."""
+"""For each kind that waits for a signal, the parameter with the path of the awaited value."""
 
 
 class ErrorPolicy(StrEnum):
-    """The policy for a node that has failed after its retries and has no edge for its action."""
+    """How a task continues after a failed node that has no edge for its action.
+
+    A node has failed when its last retry has failed.
+    """
 
     FOLLOW_DEFAULT = "follow_default"
     """Follow the node's `error` edge, else its `default` edge, else fail the task."""
     FAIL = "fail"
     """Follow the node's `error` edge, else fail the task.
 
-    The task first waits for a missing worker.
+    A call that finds no worker waits for one before it fails.
     """
 
 
@@ -83,9 +86,10 @@ class ParallelMode(StrEnum):
 
 class FailureStrategy(StrEnum):
     FAIL_FAST = "fail_fast"
-    """Start no more branches, wait for those in flight, and return the successful results.
+    """After a branch has failed, start no more branches and wait for those in flight.
 
-    Under `ErrorPolicy.FAIL` the node has then failed, else the task continues.
+    The output contains the successful results. Under `ErrorPolicy.FAIL` the node has then failed.
+    Under `ErrorPolicy.FOLLOW_DEFAULT` the task continues.
     """
     COLLECT_ERRORS = "collect_errors"
     IGNORE_ERRORS = "ignore_errors"
@@ -122,8 +126,7 @@ class ChoiceCase:
 class Node:
     """A node of any kind.
 
-    One class serves all kinds, as in the definition. `fields.py` states which kinds use which
-    field.
+    The class has the fields of all kinds. `fields.py` states which kinds use each field.
     """
 
     key: str
@@ -143,7 +146,7 @@ class Node:
     max_retries: int = 0
     wait_ms: int = 0
     max_attempts: int = 0
-    """How many workers are called within one try. 0 means every live one."""
+    """How many workers may be called within one try. 0 means every live worker."""
     attempt_delay_ms: int = 0
     weighted_by_load: bool = False
     timeout_ms: int = 0
@@ -155,10 +158,10 @@ class Node:
     choice_cases: tuple[ChoiceCase, ...] = ()
     subflow: "Flow | None" = None
     edges: Mapping[str, str] = field(default_factory=dict)
-    """Maps the action of each edge that leaves the node to its target."""
+    """The edges that leave the node, as a map from an edge's action to its target."""
 
     def action_for(self, error: str) -> str | None:
-        """Return the action that `on_error` gives an error, or None.
+        """Return the action that `on_error` names for an error, or None if it names none.
 
         The whole error text is matched first, then the text before its first colon, then `*`.
         """

@@ -5,9 +5,9 @@ from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 DIAGNOSTIC_COUNT_MAX: Final = 1_000
-"""The maximum number of errors, of warnings, and of unknown fields that are stored.
+"""How many errors are stored. The same limit applies to warnings and to unknown fields.
 
-The rest are only counted.
+Further errors, warnings and unknown fields are only counted.
 """
 _PLAIN_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*\Z")
 _QUOTED_LENGTH_MAX: Final = 60
@@ -61,7 +61,7 @@ class Diagnostics:
 
 
 def join_path(path: str, name: str) -> str:
-    """Return the path of a member: `nodes.a`, or `nodes["a b"]` if its name is not plain."""
+    """Return the path of a member: `nodes.a`, or `nodes["a b"]` if the name needs quotes."""
     if _PLAIN_NAME.match(name):
         return f"{path}.{name}" if path else name
     return f"{path}[{quote_text(name)}]"

@@ -1,7 +1,8 @@
 """Check that failures are handled, and that inputs that resemble paths are paths.
 
-A definition that fails on errors is refused if an input would silently be null. A definition that
-follows its default edges only gets a warning, because existing programs publish such definitions.
+Under `ErrorPolicy.FAIL` a definition is refused if an input would silently be null. Under
+`ErrorPolicy.FOLLOW_DEFAULT` there is only a warning, because existing programs publish such
+definitions.
 """
 
 from collections.abc import Iterator
@@ -29,7 +30,7 @@ _FALLIBLE_KINDS: Final = CALLING_KINDS | {Kind.SUBFLOW}
 
 
 def check_error_handling(flow: Flow, diagnostics: Diagnostics) -> None:
-    """Report failures without an edge, and bare names that resemble paths."""
+    """Report nodes without an edge for their failures, and bare names that resemble paths."""
     signal_keys = {
         key
         for _, inner in iter_flows(flow)
@@ -52,7 +53,7 @@ def check_error_handling(flow: Flow, diagnostics: Diagnostics) -> None:
 
 
 def _signal_keys(node: Node) -> Iterator[str]:
-    """Yield the key of the shared state for whose signal the node waits, if it is a whole key."""
+    """Yield the shared-state key that the node waits for, if it waits for a whole key."""
     text = node.params.get(AWAITED_PATH_PARAMS.get(node.kind, ""))
     if not isinstance(text, str):
         return
@@ -91,7 +92,7 @@ def _check_input_names(
 
 
 def _warn_of_swallowed(node: Node, node_path: str, diagnostics: Diagnostics) -> None:
-    """Warn if the task would follow the edge of a success after a failure of the node."""
+    """Warn if the task would follow the node's success edge although the node failed."""
     target = _target_after_failure(node)
     if target is None:
         return
@@ -106,9 +107,10 @@ def _warn_of_swallowed(node: Node, node_path: str, diagnostics: Diagnostics) -> 
 
 
 def _target_after_failure(node: Node) -> str | None:
-    """Return the target that a task reaches after a failure of a node, by an edge of a success.
+    """Return the target of the success edge that the task follows although the node failed.
 
-    Return None if the failure has its own edge or fails the task.
+    Return None if the node has an edge for the failure, if the failure fails the task, or if the
+    node cannot fail.
     """
     edges = node.edges
     if ANY_ERROR in node.on_error and node.on_error[ANY_ERROR] in edges:

@@ -91,7 +91,7 @@ def _targets(node: Node) -> set[str]:
 
 
 def _find_loops(flow: Flow, is_included: Callable[[Node], bool]) -> Iterator[set[str]]:
-    """Yield the strongly connected components, among the included nodes, that contain a cycle.
+    """Yield each strongly connected component of the included nodes that contains a cycle.
 
     Uses Kosaraju's two depth-first passes without recursion, because a flow may be a chain of 2,000
     nodes.

@@ -31,7 +31,7 @@ def to_mermaid(flow: Flow) -> str:
 
 
 def _flow_lines(flow: Flow, prefix: str, indent: str) -> Iterator[str]:
-    """Yield the lines of a flow. Ids are made of numbers, so that no key can break the syntax."""
+    """Yield the lines of a flow. Node ids contain no keys, so no key can break the syntax."""
     ids = {key: f"{prefix}{number}" for number, key in enumerate(flow.nodes)}
     yield f"{indent}{prefix}start(( )) --> {ids[flow.start]}"
     for node in flow.nodes.values():

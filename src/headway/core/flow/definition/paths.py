@@ -1,4 +1,4 @@
-"""Paths: references of a node to a parameter, to the shared state, or to its input.
+"""Paths, by which a node refers to a parameter, to the shared state, or to its input.
 
 Examples are `$params.a.b`, `$shared.items[3].name`, `$input` and `$input.a`. Where a path is
 expected, a bare name is a key of the shared state. A path to a missing value resolves to null.
@@ -38,27 +38,27 @@ class Path:
 
     @property
     def shared_key(self) -> str | None:
-        """The key of the shared state that the path begins with, or None."""
+        """The shared-state key with which the path begins. None if the path has another root."""
         first = self.steps[0] if self.root is Root.SHARED else None
         return first if isinstance(first, str) else None
 
     @property
     def exact_key(self) -> str | None:
-        """The key of the shared state if the path consists only of that key, else None."""
+        """The shared-state key if the path is exactly one such key, else None."""
         return self.shared_key if len(self.steps) == 1 else None
 
 
 class BadPath(ValueError):
-    """The text is not a path. The message is the problem."""
+    """The text is not a valid path. The message describes the problem."""
 
 
 def is_reference(text: str) -> bool:
-    """Return whether a string in an expression is a path and not a literal."""
+    """Return True if a string in an expression is a path, and False if it is a literal."""
     return text.startswith(("$params.", "$shared.", "$input"))
 
 
 def parse_path(text: str) -> Path:
-    """Parse a reference or a bare name of the shared state. Raise BadPath if it is neither."""
+    """Parse a reference, or a bare name in the shared state. Raise BadPath for other text."""
     if len(text) > LENGTH_MAX:
         raise BadPath(f"has {len(text):,} characters; a path has at most {LENGTH_MAX:,}")
     if is_reference(text):

@@ -40,9 +40,9 @@ _NUMBER_LENGTH_MAX: Final = 400
 class Instruction(NamedTuple):
     operator: str
     operands: tuple[Any, ...]
-    """The paths and literals of a leaf."""
+    """The paths and literals of a leaf. Empty for `and`, `or` and `not`."""
     arity: int
-    """How many results `and`, `or` and `not` take from the stack. 0 for a leaf."""
+    """The number of results that `and`, `or` or `not` takes from the stack. 0 for a leaf."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,9 +170,9 @@ def _evaluate_leaf(instruction: Instruction, scope: PathScope) -> bool:
 
 
 def compare(name: str, left: Any, right: Any) -> bool:
-    """Compare as numbers if both are numbers or numeric strings, else as text.
+    """Compare two values: as numbers if both are numbers or numeric strings, else as text.
 
-    Null equals only null: `eq`, `le` and `ge` of two nulls are true. Null has no other order.
+    For two nulls `eq`, `le` and `ge` are true. For null and another value only `ne` is true.
     """
     if left is None or right is None:
         is_equal = left is right
@@ -215,9 +215,9 @@ def _as_text(value: Any) -> str:
 
 
 def _normalize_numbers(value: Any) -> Any:
-    """Replace 2.0 by 2, also within lists and objects.
+    """Replace whole floats by integers, such as 2.0 by 2, also within lists and objects.
 
-    This may recurse, because the depth of documents is limited.
+    The function may recurse, because the depth of documents is limited.
     """
     match value:
         case float():

@@ -1,7 +1,7 @@
 """The shapes of definition fields: how to parse, write and describe each of them.
 
-A shape reports every error with its path and then returns a placeholder: a definition with an error
-is refused as a whole.
+For an invalid value, a shape reports the error with its path and returns a placeholder. The
+placeholder is never used, because a definition with an error is refused as a whole.
 """
 
 from collections.abc import Container, Iterator, Mapping
@@ -17,7 +17,7 @@ from headway.core.flow.definition.predicates import OPERATORS, parse_predicate
 
 JsonSchema = dict[str, Any]
 UNSUPPORTED_FIELDS: Final = frozenset({"exec_type", "func", "script"})
-"""Fields of later dialects. They are refused: ignoring them would change the flow."""
+"""Fields of later dialects. They are refused, because ignoring them would change the flow."""
 UNSUPPORTED_SUFFIX: Final = "_execs"
 """The suffix of the unsupported `parallel_execs`, `foreach_execs` and `subflow_execs`."""
 EXEC_TYPE: Final = "http"
@@ -37,11 +37,10 @@ class Shape(Protocol):
 def iter_members(
     value: Any, fields: Container[str], path: str, diagnostics: Diagnostics
 ) -> Iterator[tuple[str, Any]]:
-    """Yield the fields that are set, under their canonical names.
+    """Yield the canonical name and the value of each field that is set.
 
-    Names are matched in any case, and null or an empty text counts as absent, because clients write
-    definitions that way. An unknown field is a warning, unless it would change the meaning of the
-    definition.
+    Clients may write names in any case, and null or an empty text for an absent field. An unknown
+    field causes a warning, or an error if it would change the meaning of the definition.
     """
     if not isinstance(value, dict):
         diagnostics.add_error(path, "must be an object")
@@ -63,7 +62,7 @@ def iter_members(
 
 
 def _report_unknown(name: str, value: Any, path: str, diagnostics: Diagnostics) -> None:
-    """Refuse a field that would change the meaning of the flow. Warn about other fields.
+    """Warn about an unknown field. Refuse it if it would change the meaning of the flow.
 
     A field of another dialect with an empty value is accepted: some clients always write these
     fields, as null or an empty list (R5.15).
@@ -86,7 +85,7 @@ def _report_unknown(name: str, value: Any, path: str, diagnostics: Diagnostics) 
 @dataclass(frozen=True, slots=True)
 class Text:
     is_shared_key: bool = False
-    """True if the text is a key of the shared state that the node writes."""
+    """True if the text is a shared-state key to which the node writes."""
 
     def parse(self, value: Any, path: str, diagnostics: Diagnostics) -> str:
         if not isinstance(value, str):
@@ -210,7 +209,7 @@ class AnyObject:
 
 @dataclass(frozen=True, slots=True)
 class ListOf:
-    """A list whose items have one shape."""
+    """A list whose items all have the same shape."""
 
     item: Shape
     count_max: int
@@ -238,11 +237,11 @@ class ListOf:
 
 @dataclass(frozen=True, slots=True)
 class MapOf:
-    """An object with arbitrary names, whose members have one shape."""
+    """An object with arbitrary names, whose members all have the same shape."""
 
     item: Shape
     has_shared_keys: bool = False
-    """True if the names are keys of the shared state that the node writes."""
+    """True if the names are shared-state keys to which the node writes."""
 
     def parse(self, value: Any, path: str, diagnostics: Diagnostics) -> dict[str, Any]:
         if not isinstance(value, dict):
@@ -267,7 +266,7 @@ class MapOf:
 
 @dataclass(frozen=True, slots=True)
 class ErrorActions:
-    """One action for every error, or a map from error texts to actions."""
+    """One action for all errors, or a map from error texts to actions."""
 
     def parse(self, value: Any, path: str, diagnostics: Diagnostics) -> Mapping[str, str]:
         if isinstance(value, str):

@@ -1,12 +1,13 @@
-"""Nodes that make calls: to one callee, or one branch for each of many.
+"""Nodes that make calls: a single call, or a call in each of many branches.
 
-A branch is tried `1 + max_retries` times. Within a try, up to `max_attempts` workers are called, or
-every live one if that is 0. Each finished try is a node run, so that after a crash the node runs
-show which branches are done and which try is next.
+A branch is tried at most `1 + max_retries` times. Within a try, up to `max_attempts` workers are
+called one after the other. If `max_attempts` is 0, every live worker may be called. Each finished
+try is a node run, so that after a crash the node runs show which branches are done and which try is
+next.
 
-After any failure of a worker the next one is called: after an error that it reported, an invalid
-response, or a connection that was lost during the call. In the last case the worker may have done
-its work, and the next worker does it again: calls are made at least once.
+If a worker fails, the next one is called. A worker has failed if it reported an error, if its
+response is invalid, or if the connection was lost during the call. After a lost connection the work
+may have been done, and the next worker does it again: calls are made at least once.
 """
 
 from heapq import heappop, heappush
@@ -28,24 +29,24 @@ from headway.core.ids import SECOND_US, Instant
 
 TIMEOUT: Final = "timeout"
 UNSPECIFIED_ERROR: Final = "failed"
-"""The error of a failure without a text."""
+"""The error text of a failure that came without a text."""
 ERROR_LENGTH_MAX: Final = 4_000
 ANOTHER_FAILED: Final = "another branch failed"
 WORKER_COUNT_MAX: Final = 1_000
-"""How many workers are called at most within a try without `max_attempts`."""
+"""The maximum number of workers called within a try if `max_attempts` is not set."""
 OPEN_COUNT_DEFAULT: Final = 100
-"""How many branches are open at once in a concurrent node without `max_parallel`."""
+"""How many branches of a concurrent node may be open if `max_parallel` is not set."""
 RETRY_PAUSE_US_MIN: Final = SECOND_US
-"""The shortest pause before a call without a callee is tried again."""
+"""The shortest pause before a call that found no callee is tried again."""
 RETRY_PAUSE_US_MAX: Final = 10 * SECOND_US
-"""The longest pause before a call without a callee is tried again."""
+"""The longest pause before a call that found no callee is tried again."""
 
 
 class CallHandler(NodeHandler):
-    """The common part of the kinds that make calls. Each kind defines its branches."""
+    """The base class for kinds of nodes that make calls. Each kind defines its branches."""
 
     def resolve_branches(self, frame: Frame) -> None:
-        """Derive the branches from the node and its input. Raise ValueError if there are none."""
+        """Derive the branches from the node and its input. Raise ValueError if one is invalid."""
         raise NotImplementedError
 
     def finish_branch(
@@ -77,7 +78,7 @@ class CallHandler(NodeHandler):
 
     def handle_wake(self, context: StepContext, frame: Frame) -> None:
         """Make the calls that are due, and abandon calls that are past their deadline."""
-        # The end of the node replaces `frame.alarms`, which stops the loop.
+        # When the node ends, `frame.alarms` is replaced, which stops the loop.
         alarms = frame.alarms
         while alarms and alarms[0][0] <= context.now and frame.alarms is alarms:
             at, index = heappop(alarms)
@@ -93,7 +94,7 @@ class CallHandler(NodeHandler):
                 self._call(context, frame, branch)
 
     def launch_branches(self, context: StepContext, frame: Frame) -> None:
-        """Start branches up to the number that may be open at once."""
+        """Start more branches, up to the limit of branches that may be open at once."""
         limit = open_count_max(frame.node)
         while frame.launched_count < frame.branch_count and len(frame.open_branches) < limit:
             index = frame.launched_count
@@ -105,7 +106,7 @@ class CallHandler(NodeHandler):
     # Outcomes of calls.
 
     def handle_answer(self, context: StepContext, frame: Frame, answer: Answered) -> bool:
-        """Apply the result of a call. Return False if no branch waits for it."""
+        """Apply the result of a call. Return False if no branch waits for that call."""
         branch = find_branch(frame, answer.call_id)
         if branch is None:
             return False
@@ -120,7 +121,7 @@ class CallHandler(NodeHandler):
     def handle_failure(
         self, context: StepContext, frame: Frame, failure: Failed, *, is_unavailable: bool = False
     ) -> bool:
-        """Apply the failure of a call. Return False if no branch waits for it.
+        """Apply the failure of a call. Return False if no branch waits for that call.
 
         `is_unavailable` means that no worker has begun the call.
         """
@@ -150,9 +151,10 @@ class CallHandler(NodeHandler):
     def handle_unavailable(
         self, context: StepContext, frame: Frame, call: CalleeUnavailable
     ) -> bool:
-        """Postpone a call that found no callee, for about as long as it has waited so far.
+        """Postpone or fail a call that found no callee. Return False if no branch waits for it.
 
-        The time limit of the try keeps running. Return False if no branch waits for the call.
+        A call to a service waits for a worker. A call to a function is made again after a pause of
+        about the time that it has waited so far, while the time limit of its try keeps running.
         """
         branch = find_branch(frame, call.call_id)
         if branch is None:
@@ -181,7 +183,7 @@ class CallHandler(NodeHandler):
         return bool(waiting)
 
     def _end_wait(self, context: StepContext, frame: Frame, service: str) -> None:
-        """Give the next wait for the service its full time, because it has a worker.
+        """Restart the time limit of waits for a service, because the service has a worker.
 
         If other calls still wait for the service, their wait begins again now.
         """
@@ -198,11 +200,12 @@ class CallHandler(NodeHandler):
     def _await_worker(
         self, context: StepContext, frame: Frame, branch: Branch, call: CalleeUnavailable
     ) -> bool:
-        """Wait for a worker if the flow's policy allows it and time is left, else fail.
+        """Let a call wait for a worker if the policy and the time allow it, else fail the call.
 
-        Without any live worker the call waits until one registers. A worker that is registered but
-        cannot be reached is called again after a pause, until the wait ends. The time limit of a
-        try begins when a worker accepts the call; the wait has its own limit.
+        If no live worker offers the service, the call waits until one registers. If a worker is
+        registered but cannot be reached, it is called again after a pause, until the wait ends. The
+        wait has its own time limit. The time limit of the try begins when a worker accepts the
+        call.
         """
         flow = frame.flow
         may_wait = flow.fails_on_error and flow.worker_wait_ms and not frame.is_stopped
@@ -243,7 +246,7 @@ class CallHandler(NodeHandler):
         worker: WorkerRef | None = None,
         is_final: bool = False,
     ) -> None:
-        """Fail this try of the branch, and schedule the next one if a retry is left."""
+        """Fail this try of the branch, and schedule the next try if a retry is left."""
         node = frame.node
         if branch.try_no > node.max_retries or is_final or frame.is_stopped:
             del frame.open_branches[branch.index]
@@ -340,10 +343,10 @@ class CallHandler(NodeHandler):
 
 
 class SingleCallHandler(CallHandler):
-    """The handler of a node whose result is the result of its one call."""
+    """The handler of a node that makes one call. The result of the call is the node's result."""
 
     def __init__(self, callee_field: str) -> None:
-        """Make the handler. `callee_field` is the field of the node that names its callee."""
+        """Create the handler. `callee_field` is the field in which a node names its callee."""
         self._callee_field = callee_field
 
     def check(self, node: Node, path: str, diagnostics: Diagnostics) -> None:
@@ -373,7 +376,7 @@ def _may_try_another_worker(node: Node, branch: Branch) -> bool:
 
 
 def retry_pause_us(waited_us: int) -> int:
-    """Return the pause before a call without a callee is tried again.
+    """Return the pause before a call that found no callee is tried again.
 
     The pause is the time that the call has waited so far, within limits.
     """
@@ -387,12 +390,15 @@ def open_count_max(node: Node) -> int:
 
 
 def make_call_id(frame: Frame, index: int, *, try_no: int, attempt: int) -> str:
-    """Return the id of a call: stable after a crash, unique per visit, branch, try and worker."""
+    """Return the id of a call. It is the same if the call is repeated after a crash.
+
+    Calls of different visits, branches, tries or attempts have different ids.
+    """
     return f"{frame.entered_row_count}.{index}.{try_no}.{attempt}"
 
 
 def find_branch(frame: Frame, call_id: str) -> Branch | None:
-    """Return the branch that waits for this call, or None. The id may be any text."""
+    """Return the branch that waits for this call, or None. `call_id` may be any text."""
     parts = call_id.split(".", 2)
     is_index = len(parts) == 3 and parts[1].isdecimal() and len(parts[1]) < 10
     branch = frame.open_branches.get(int(parts[1])) if is_index else None

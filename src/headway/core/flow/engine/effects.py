@@ -2,7 +2,7 @@
 
 The driver reports each outcome as an input. After a crash, the run is loaded and an effect may be
 requested again under the same `call_id`, so that the callee can detect the repetition. Waiting and
-ending are not effects: the state contains them.
+ending are not effects: they are recorded in the state.
 """
 
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ from headway.core.ids import Instant
 
 
 class CallService(NamedTuple):
-    """Call a worker. The driver chooses one of those that are not excluded."""
+    """Call a worker. The driver chooses one that is not in `excluded`."""
 
     call_id: str
     service: str
@@ -20,13 +20,13 @@ class CallService(NamedTuple):
     params: Mapping[str, Any]
     try_no: int
     attempt: int
-    """The number of the worker within the try, from 1."""
+    """The number of the attempt within the try, from 1. Each attempt calls another worker."""
     excluded: tuple[str, ...]
     """Ids of the workers that have failed within this try."""
     prefers_least_load: bool
-    """True to choose the worker with the least load first."""
+    """True if the driver must choose the worker with the least load."""
     deadline_at: Instant | None
-    """When the engine abandons the call by itself. The driver passes this deadline on."""
+    """When the engine abandons the call. The driver limits the request accordingly."""
     may_try_another_worker: bool = True
     """True if another worker is called within this try when the chosen worker fails."""
 
@@ -57,7 +57,7 @@ class CancelCall(NamedTuple):
 
     call_id: str
     is_child: bool = False
-    """True for a child run, which continues in any process until it is canceled."""
+    """True if the call started a child run, which continues in any process until canceled."""
 
 
 Effect = CallService | CallFunction | CallFlow | CancelCall

@@ -15,7 +15,7 @@ TOO_LARGE: Final = f"too_large: the results of its branches are more than {BYTE_
 
 
 class FanOutHandler(CallHandler):
-    """Record each finished branch as a node run, and collect the results after the last one."""
+    """Records each finished branch as a node run. Collects the results after the last branch."""
 
     def handle_no_branches(self, context: StepContext, frame: Frame) -> None:
         context.succeed(frame, self._collect_results(frame))
@@ -51,10 +51,11 @@ class FanOutHandler(CallHandler):
             context.succeed(frame, self._collect_results(frame))
 
     def _finish_after_failure(self, context: StepContext, frame: Frame) -> None:
-        """Save the successful results after a failed branch, and follow the resulting action.
+        """Save the successful results although a branch failed, and follow the node's action.
 
-        The action is that of `on_error`, else `error` if the flow fails on errors, else the node's
-        ordinary action. The node run of the last branch records it.
+        The action is the one that `on_error` names for the first error. If it names none, the
+        action is `error` under `ErrorPolicy.FAIL`, else the node's ordinary action. The node run of
+        the last branch records the action.
         """
         first_error = next(iter(frame.errors.values()))
         action = context.save_error(frame, first_error)
@@ -66,7 +67,7 @@ class FanOutHandler(CallHandler):
         context.follow(frame, action, failure=Failure(first_error, context.path_of(frame)))
 
     def _collect_results(self, frame: Frame) -> Any:
-        """Return the results in the order of the branches, not of their completion."""
+        """Return the results in the order of the branches, not in the order of completion."""
         if frame.node.failure_strategy is not FailureStrategy.COLLECT_ERRORS:
             return [frame.results[index] for index in sorted(frame.results)]
         return {
@@ -95,7 +96,10 @@ def _by_branch_name(frame: Frame, by_index: Mapping[int, Any]) -> dict[str, Any]
 
 
 def _branch_name(frame: Frame, index: int) -> str:
-    """Return the name of a branch: its service, numbered from the second use on, or its index."""
+    """Return the name of a branch: its service, or its index if branches have no services.
+
+    A service that is used several times gets a number from its second use on, such as `a#2`.
+    """
     if not frame.services:
         return str(index)
     service = frame.services[index]

@@ -53,7 +53,7 @@ class NodeField:
     shape: Shape
     description: str
     kinds: frozenset[Kind] | None = None
-    """The kinds of node that use the field. None means all of them."""
+    """The kinds of nodes that use the field. None means all kinds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,9 +110,9 @@ FLOW_SETTINGS: Final[Mapping[str, tuple[Shape, str]]] = {
         "How long a call waits for a worker if `error_policy` is `fail`; 0: no wait",
     ),
 }
-"""The fields of a whole definition, with their descriptions. Subflows do not have them."""
+"""The settings of a whole definition, with their descriptions. Subflows have no settings."""
 
-# All except `kind`, which decides the use of the others, and `subflow`, which contains a flow.
+# All node fields except `kind`, which decides which fields are used, and `subflow`, a flow.
 NODE_FIELDS: Final[Mapping[str, NodeField]] = {
     "service": NodeField(
         Text(), "The service that a worker offers", frozenset({Kind.EXECUTOR, Kind.FOREACH})

@@ -47,7 +47,7 @@ class CalleeUnavailable(NamedTuple):
     error: str
     """The error to report if the call is not made again."""
     worker: WorkerRef | None = None
-    """The last worker that is registered for the service and could not be reached, if any."""
+    """The registered worker that was called last and could not be reached, or None."""
 
 
 class ServiceOffered(NamedTuple):

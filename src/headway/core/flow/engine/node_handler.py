@@ -13,30 +13,30 @@ DELAY_MS_MAX: Final = 10 * 366 * 24 * 3_600 * 1_000
 
 
 class NodeHandler:
-    """The behaviour of nodes of one kind.
+    """The behavior of one kind of node.
 
-    `frame` is the innermost frame. Only `handle_wake` is also called for the outer frames of a
-    subflow.
+    `frame` is always the innermost frame, except that `handle_wake` is also called for the outer
+    frames of a subflow.
     """
 
     state_prefix: str = ""
-    """The prefix of the names in `_rt` for nodes of this kind. Empty if `_rt` shows none."""
+    """The prefix of this kind's names in `_rt`. Empty if `_rt` never shows nodes of this kind."""
 
     def check(self, node: Node, path: str, diagnostics: Diagnostics) -> None:
-        """Report each requirement of the kind that the node does not meet."""
+        """Check the node against the rules of its kind, and report each problem."""
 
     def enter(self, context: StepContext, frame: Frame) -> None:
-        """Begin a new attempt of the node."""
+        """Begin a new try of the node."""
         raise NotImplementedError
 
     def handle_wake(self, context: StepContext, frame: Frame) -> None:
-        """React to a change of the time or of the shared state."""
+        """React to the passing of time or to a change of the shared state."""
 
     def run_state(self, frame: Frame) -> Mapping[str, Any]:
-        """Return the state of an entered node that readers find in `_rt`.
+        """Return the state of an entered node, which readers find in `_rt`.
 
-        A kind with a `state_prefix` must define this method, except `subflow`: `visible_shared`
-        builds its state.
+        A kind with a `state_prefix` must define this method. The exception is `subflow`:
+        `visible_shared` builds its state.
         """
         raise NotImplementedError
 

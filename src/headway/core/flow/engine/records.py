@@ -16,7 +16,7 @@ from headway.core.worker.saved_worker import SavedWorker
 FLOW_JOB: Final = "headway.flow"
 """The job of every flow task. A task is a run, and the job's function is the driver."""
 SIGNAL: Final = "signal"
-"""The inbox kind of a signal: `{"key", "value"}`, to be set in the shared state of the task."""
+"""The inbox kind of a signal, `{"key", "value"}`, which sets a key of the shared state."""
 CHILD_ENDED: Final = "child"
 """The inbox kind that reports the id of a child that has ended."""
 
@@ -35,7 +35,7 @@ def to_run_id(task_id: str) -> RunId:
 class VersionStatus(StrEnum):
     PUBLISHED = "published"
     DRAFT = "draft"
-    """Stored, but not the version that new tasks get by default."""
+    """The version is stored, but new tasks do not get it by default."""
 
 
 class SavedFlow(NamedTuple):
@@ -46,7 +46,7 @@ class SavedFlow(NamedTuple):
     published: int
     """The version that new tasks get. 0 if there is none."""
     digest: str
-    """The digest of the published version. Equal definitions have equal digests."""
+    """The digest of the published version. Equal definitions have the same digest."""
     revision: int
     created_at: Instant
     updated_at: Instant
@@ -73,7 +73,7 @@ class VersionSummary(NamedTuple):
 
 
 class FlowRun(NamedTuple):
-    """The columns of a flow task in addition to its run. JSON values are text, or None."""
+    """The columns that a task has in addition to those of its run. JSON is text, or None."""
 
     run_id: RunId
     flow: str
@@ -129,7 +129,7 @@ class EndedChild(NamedTuple):
 
 @dataclass(slots=True)
 class LoadedTasks:
-    """The rows of tasks that a batch has read for their drivers."""
+    """The task rows that a batch has read for the drivers of the tasks."""
 
     flow_runs: dict[RunId, FlowRun] = field(default_factory=dict)
     shared: dict[RunId, dict[str, str]] = field(default_factory=dict)

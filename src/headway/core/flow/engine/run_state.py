@@ -10,7 +10,8 @@ from headway.core.flow.engine.state import FlowState
 def visible_shared(state: FlowState) -> dict[str, Any]:
     """Return the run's shared state for readers.
 
-    Until the run ends, the member `_rt` has the state of the current node, if its kind has one.
+    Until the run ends, the member `_rt` contains the state of the current node, if the kind of that
+    node has a state.
     """
     shown: dict[str, Any] = {}
     inner_key = ""
@@ -27,7 +28,7 @@ def visible_shared(state: FlowState) -> dict[str, Any]:
 
 
 def retry_state(state: FlowState) -> dict[str, Any]:
-    """Return the try number of the current node, and its calls after their first attempt."""
+    """Return the current node's try number, and the branches past their first attempt."""
     if state.is_over:
         return {}
     frame = state.frames[-1]

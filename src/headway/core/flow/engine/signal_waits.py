@@ -1,7 +1,8 @@
 """Waiting for a signal: the common part of `wait_event` and `approval`.
 
-A signal sets a key of the run's own shared state, so an early signal is already there when its node
-is reached. A node within a subflow reads the subflow's shared state first, then the run's.
+A signal sets a key of the run's own shared state. So the value of an early signal is already there
+when the run reaches the node that waits for it. A node within a subflow reads the subflow's shared
+state first, then the run's.
 """
 
 from collections.abc import Mapping
@@ -17,7 +18,10 @@ from headway.core.flow.engine.step_context import MILLISECOND, StepContext
 from headway.core.ids import Instant
 
 CONSUME: Final = "consume"
-"""The parameter that removes the key when its value arrives, so that a loop can wait again."""
+"""The parameter that makes the node remove the awaited key when its value has arrived.
+
+Then a loop can wait for the key again.
+"""
 
 
 class WaitHandler(NodeHandler):
@@ -78,7 +82,7 @@ class WaitHandler(NodeHandler):
             context.fail_try(frame, TIMEOUT)
 
     def handle_signal(self, context: StepContext, frame: Frame) -> bool:
-        """React to a changed shared state. Return whether the node is now done.
+        """React to a change of the shared state. Return True if the node is now done.
 
         The deadline is ignored here: the awaited value may be among the next signals.
         """
@@ -97,7 +101,7 @@ class WaitHandler(NodeHandler):
             raise ValueError(f"{self.key_param}: {error}") from None
 
     def _try_complete(self, context: StepContext, frame: Frame, awaited: Path) -> bool:
-        """Finish the node if the awaited value has arrived. Return whether it has."""
+        """Finish the node if the awaited value has arrived. Return True if it has arrived."""
         for holder in (frame, context.state.frames[0]):
             value = resolve(awaited, PathScope(frame.merged_params, holder.shared, frame.input))
             if self.has_arrived(value):

@@ -29,14 +29,14 @@ class NodeRun(NamedTuple):
     """A finished try of a node or of one of its branches."""
 
     seq: int
-    """The number of the node run within its run: 1, 2, 3 … in the order in which they ended."""
+    """The number of this node run. A run's node runs are numbered from 1, in order of ending."""
     node_key: str
-    """The node of the run's own flow, even if the try was within a subflow."""
+    """The key of the node in the run's own flow, even if the try was within its subflow."""
     path: tuple[str, ...]
     """The keys of the nodes from `node_key` inwards to the node that was tried."""
     branch: int | None
     attempt: int
-    """The number of the try of the node or branch, from 1."""
+    """The number of this try of the node or branch, from 1."""
     status: NodeRunStatus
     prep: Mapping[str, Any]
     input: Any
@@ -48,7 +48,7 @@ class NodeRun(NamedTuple):
     finished_at: Instant
     worker: WorkerRef | None
     is_settled: bool
-    """True if the node or branch is decided, so that no further try follows."""
+    """True if the outcome of the node or branch is final, so that no further try follows."""
 
 
 @dataclass(slots=True)
@@ -69,18 +69,21 @@ class Branch:
     """When to make the call. None while the call is in flight."""
     deadline_at: Instant | None = None
     is_issued: bool = False
-    """True if a callee may be working on `call_id`. After a crash this is assumed."""
-    is_awaiting_callee: bool = False
-    """True if the last attempt found no callee, so that the call is to be tried again."""
-    awaited_service: str = ""
-    """The service that no live worker offered.
+    """True if a callee may be working on the call.
 
-    The call is made when a worker offers it, or at `call_at`.
+    After a crash this is assumed, unless the time of the next call was stored.
+    """
+    is_awaiting_callee: bool = False
+    """True if the last attempt found no callee, so that the call will be tried again."""
+    awaited_service: str = ""
+    """The service for which the call waits, because no live worker offered it, or empty.
+
+    The call is made when a worker offers the service, or at `call_at`.
     """
 
     @property
     def alarm_at(self) -> Instant | None:
-        """When the branch needs to be woken: at its call time or its deadline."""
+        """When the branch must be woken: at its call time, or at its deadline if it is earlier."""
         if self.call_at is None or self.deadline_at is None:
             return self.deadline_at if self.call_at is None else self.call_at
         return min(self.call_at, self.deadline_at)
@@ -88,7 +91,7 @@ class Branch:
 
 @dataclass(slots=True, eq=False)
 class Frame:
-    """A flow in execution: the run's own, or a subflow within the previous frame."""
+    """A flow in execution: the run's own flow, or a subflow in the node of the previous frame."""
 
     flow: Flow
     params: Mapping[str, Any]
@@ -100,12 +103,12 @@ class Frame:
     """How many node runs existed when the node was entered."""
     try_no: int = 1
     ends_at: Instant | None = None
-    """The end of the timer, of the wait, or of the subflow's timeout."""
+    """When the timer ends, or when the wait or the subflow times out."""
     retry_at: Instant | None = None
     """When a failed node is entered again."""
     input: Any = None
     merged_params: Mapping[str, Any] = field(default_factory=dict)
-    """The node's parameters merged over those of the flow."""
+    """The parameters of the flow and of the node. The node's parameters take precedence."""
     services: tuple[str, ...] = ()
     """The service of each branch of a parallel node."""
     items: list[Any] | None = None
@@ -121,12 +124,12 @@ class Frame:
     result_byte_count: int = 0
     """The size of the branches' results and errors as JSON, in bytes."""
     has_tried_another_worker: bool = False
-    """True if a branch may already call its second worker or a later one."""
+    """True if a branch has scheduled a call to its second worker or a later one."""
     missing_since: dict[str, Instant] = field(default_factory=dict)
     """Maps a service to the instant when a call first found no worker for it.
 
-    The entry is removed when there is a worker. All branches and tries of the node share the entry,
-    so that one limit applies to all their waits.
+    The entry is removed when the service has a worker. All branches and tries of the node share the
+    entry, so that one limit applies to all their waits.
     """
 
     @property
@@ -136,7 +139,7 @@ class Frame:
 
     @property
     def is_awaiting_callee(self) -> bool:
-        """True if a call has found no callee so far."""
+        """True if at least one call has found no callee and will be tried again."""
         return any(branch.is_awaiting_callee for branch in self.open_branches.values())
 
     @property
@@ -182,11 +185,14 @@ class FlowState:
     status: RunStatus = RunStatus.RUNNING
     error: str = ""
     error_code: str = ""
-    """The error code of a `fail` node that has one."""
+    """The error code of the `fail` node that ended the run, or empty."""
     failed_path: tuple[str, ...] = ()
     """The path of the node whose failure ended the run, outermost first. It is not stored."""
     frozen_input: tuple[Any] | None = None
-    """The original input of the run's node, if a signal has since changed the input's source."""
+    """The input with which the current node of the run's own flow was entered, or None.
+
+    It is set only if the source of the input has changed since, for example by a signal.
+    """
 
     @property
     def is_over(self) -> bool:
@@ -199,7 +205,7 @@ class FlowState:
 
 @dataclass(slots=True)
 class StepResult:
-    """The changes of a step and the effects it requests. They are stored in one commit."""
+    """The changes of a step, which are stored in one commit, and the effects it requests."""
 
     rows: list[NodeRun] = field(default_factory=list)
     effects: list[Effect] = field(default_factory=list)

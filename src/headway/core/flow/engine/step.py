@@ -30,7 +30,7 @@ from headway.core.ids import Instant
 from headway.core.run.status import RunStatus
 
 ENTERED_COUNT_MAX: Final = 64
-"""How many nodes one step may enter, because choices can follow each other endlessly."""
+"""How many nodes one step may enter. Without a limit, a loop of choices would never end."""
 AT_ONCE: Final = Instant(0)
 
 
@@ -41,10 +41,10 @@ def create_state(
     node_key: str | None = None,
     shared: Mapping[str, Any] | None = None,
 ) -> FlowState:
-    """Return the state of a run before its first node, or before the node of a rerun.
+    """Return the state of a run that has not entered its first node.
 
-    A rerun starts with the given shared state. Values that later nodes wrote stay there until they
-    are overwritten. Raise InvalidInput if there is no such node.
+    A rerun begins at `node_key`, with the given shared state. Values that later nodes wrote stay in
+    it until they are overwritten. Raise InvalidInput if the flow has no node `node_key`.
     """
     key = flow.start if node_key is None else node_key
     if key not in flow.nodes:
@@ -57,8 +57,8 @@ def create_state(
 def step(state: FlowState, flow_input: FlowInput, now: Instant) -> StepResult:
     """Apply one input. Nothing changes if the run has ended or no node waits for the input.
 
-    The exception is a signal that was accepted before the run's success was stored: it still
-    becomes part of the result.
+    There is one exception: a signal that was accepted before the run's success was stored still
+    becomes part of the run's result.
     """
     context = StepContext(state, now)
     # A node that is not entered yet may need several signals, so a signal alone does not enter it:
@@ -92,7 +92,7 @@ def next_wake_at(state: FlowState) -> Instant | None:
 
 
 def _apply_input(context: StepContext, flow_input: FlowInput) -> bool:
-    """Apply the input, and return whether it changed anything."""
+    """Apply the input. Return False if it changed nothing."""
     state = context.state
     if state.is_over and not _is_part_of_success(state, flow_input):
         return False
@@ -131,15 +131,15 @@ def _apply_input(context: StepContext, flow_input: FlowInput) -> bool:
 
 
 def _is_part_of_success(state: FlowState, flow_input: FlowInput) -> bool:
-    """Return whether the input may change a run that has succeeded.
+    """Return True if the run has succeeded and the input may still change it.
 
-    A signal may. An abort may too, because the value of the signal may not fit.
+    A signal may change it. An abort may too, because the value of a signal may be too large.
     """
     return state.status is RunStatus.SUCCEEDED and isinstance(flow_input, Signalled | Aborted)
 
 
 def _handle_wake(context: StepContext) -> None:
-    """Wake each frame from the outermost one on, because a subflow may have timed out."""
+    """Wake all frames, the outermost first, because a subflow may have timed out."""
     frames = context.state.frames
     for depth, frame in enumerate(tuple(frames), start=1):
         if frame.is_entered:

@@ -20,9 +20,9 @@ from headway.core.ids import Instant
 from headway.core.run.status import RunStatus
 
 MILLISECOND: Final = 1_000
-"""One millisecond in the microseconds of an Instant."""
+"""One millisecond in microseconds, the unit of an Instant."""
 ROW_COUNT_MAX: Final = 1_000_000
-"""How many node runs a run may have."""
+"""The maximum number of node runs of one run."""
 TOO_MANY_STEPS: Final = "too_many_steps"
 
 
@@ -41,7 +41,7 @@ class StepContext:
         self.result = StepResult()
 
     def enter(self, frame: Frame) -> None:
-        """Begin the node of the frame, up to the point where its kind takes over."""
+        """Begin the node of the frame. The handler of the node's kind continues from there."""
         frame.is_entered = True
         frame.entered_at = self.now
         frame.entered_row_count = self.state.row_count
@@ -61,7 +61,7 @@ class StepContext:
         branch: Branch | None = None,
         worker: WorkerRef | None = None,
     ) -> None:
-        """Finish the node: save its output, record it, and follow its action."""
+        """Finish the node: save its output, record its success, and follow its action."""
         self.save_output(frame, output)
         chosen = action or choose_action(frame, output)
         self.record(
@@ -80,9 +80,9 @@ class StepContext:
     def follow(self, frame: Frame, action: str, *, failure: Failure | None = None) -> None:
         """Take the edge of `action`, else the fallback edge, else end the flow.
 
-        After a success the fallback is the `default` edge. After a failure the definition's policy
-        decides: only the `error` edge, or the `default` edge as after a success. A `default` edge
-        to the end never turns a failure into a success.
+        After a failure under `ErrorPolicy.FAIL`, the fallback is the `error` edge. Otherwise it is
+        the `default` edge. If a failure falls back to a `default` edge that leads to the end, the
+        flow fails.
         """
         self.state.last_action = action
         edges = frame.node.edges
@@ -103,7 +103,7 @@ class StepContext:
     ) -> None:
         """Record that this try of the whole node has failed. A retry may follow.
 
-        `path` is the node within its subflow that caused the failure.
+        If a node within a subflow caused the failure, `path` is the path of that node.
         """
         node = frame.node
         if not is_final and frame.try_no <= node.max_retries:
@@ -125,7 +125,7 @@ class StepContext:
         worker: WorkerRef | None = None,
         path: tuple[str, ...] = (),
     ) -> None:
-        """Fail the node permanently: record it, and follow the action of its error."""
+        """Fail the node permanently: record the failure, and follow the action for the error."""
         action = self.save_error(frame, error)
         self.record(
             frame, NodeRunStatus.ERROR, error=error, action=action, branch=branch, worker=worker
@@ -193,7 +193,7 @@ class StepContext:
         self._mark_changed(frame, key)
 
     def freeze_input(self, key: str) -> None:
-        """Preserve the input of the run's node before `key` of the shared state changes."""
+        """Preserve the current node's input, if it was read from `key`, before `key` changes."""
         state, frame = self.state, self.state.frames[0]
         if state.frozen_input is not None or state.is_over:
             return
@@ -275,7 +275,10 @@ class StepContext:
 
 
 def resolve_input(frame: Frame) -> tuple[Any, Mapping[str, Any]]:
-    """Return the input of the frame's node, and its parameters merged over the flow's."""
+    """Return the input of the frame's node, and the parameters of the flow and the node.
+
+    The node's parameters take precedence over those of the flow.
+    """
     node = frame.node
     merged = {**frame.params, **node.params} if node.params else frame.params
     prep = node.prep
@@ -290,15 +293,15 @@ def resolve_input(frame: Frame) -> tuple[Any, Mapping[str, Any]]:
 
 
 def choose_action(frame: Frame, output: Any) -> str:
-    """Return the static action, else the text at `action_key`, else the default (R5.12)."""
+    """Return the static action, else the action at `action_key`, else the default (R5.12)."""
     node = frame.node
     return node.post.action_static or find_action(frame, output) or node.default_action or DEFAULT
 
 
 def find_action(frame: Frame, output: Any) -> str:
-    """Return the text that `action_key` names, or an empty text.
+    """Return the action that `action_key` refers to, or an empty text if there is none.
 
-    The key is searched in the output, then in the shared state.
+    A name is searched in the output, then in the shared state. A path is resolved.
     """
     key = frame.node.post.action_key
     if not key:
@@ -329,7 +332,7 @@ def reads_shared(node: Node, key: str) -> bool:
 
 
 def _describe_prep(frame: Frame, path: tuple[str, ...], branch: Branch | None) -> dict[str, Any]:
-    """Describe the source of the node's input, and the branch or inner node that it was for."""
+    """Describe where the node's input came from, and which branch or inner node got it."""
     described: dict[str, Any] = {}
     prep = frame.node.prep
     if prep.input_map is not None:

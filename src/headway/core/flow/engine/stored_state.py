@@ -1,7 +1,7 @@
-"""Convert a state to the parts in which it is stored, and restore it from them.
+"""Convert a state to the parts in which it is stored, and restore a state from these parts.
 
-The cursor is small for every flow: for ten thousand branches it contains only how many were
-launched. The node runs show which branches are done, and with what result.
+The cursor is small for every flow: even for ten thousand branches it contains only the number of
+branches that were launched. The node runs contain the results of the branches that are done.
 """
 
 from collections.abc import Iterable, Mapping
@@ -52,15 +52,15 @@ def to_cursor(state: FlowState) -> dict[str, Any]:
 def first_row_needed(cursor: Mapping[str, Any]) -> int | None:
     """Return the `seq` of the first node run that `load_state` needs, or None.
 
-    `load_state` needs that row and all later ones. None means that the node makes no calls and
-    needs no rows.
+    `load_state` needs that node run and all later ones. None means that the node makes no calls, so
+    that no node runs are needed.
     """
     frame = cursor["frames"][-1]
     return int(frame["since"]) + 1 if "launched" in frame else None
 
 
 def awaited_services(cursor: Mapping[str, Any]) -> set[str]:
-    """Return the services for which calls of the run wait, without loading its state."""
+    """Return the services for which calls of the run wait. Only the cursor is needed."""
     open_documents = cursor["frames"][-1].get("open", {}).values()
     return {document["awaits"] for document in open_documents if "awaits" in document}
 
@@ -136,7 +136,7 @@ def _encode_branch(frame: Frame, branch: Branch) -> dict[str, Any]:
     """Encode the details of a branch that the node runs do not contain. Usually there are none."""
     document: dict[str, Any] = {}
     if frame.node.flow and frame.node.timeout_ms:
-        # A child run continues while its parent is not executing, and so does its time limit.
+        # A child run continues while its parent is not executing, and its time limit keeps running.
         document["started"] = branch.started_at
     if branch.is_awaiting_callee:
         document |= {"started": branch.started_at, "at": branch.call_at, "untaken": True}

@@ -21,7 +21,7 @@ SEQ = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
 
 
 def upgrade() -> None:
-    # MariaDB and MySQL commit each statement separately. A second attempt finds some tables.
+    # MariaDB and MySQL commit each statement separately. A second attempt may find tables.
     _create_events()
     create_flow_tables()
     _create_inbox()

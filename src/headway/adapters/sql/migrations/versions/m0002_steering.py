@@ -16,7 +16,7 @@ DOCUMENT = sa.Text().with_variant(mysql.LONGTEXT(), "mysql", "mariadb")
 
 
 def upgrade() -> None:
-    # MariaDB and MySQL commit each statement separately. A second attempt finds some columns.
+    # MariaDB and MySQL commit each statement separately. A second attempt may find columns.
     _extend_runs()
     _extend_lanes()
 

@@ -15,7 +15,8 @@ depends_on = None
 
 
 def upgrade() -> None:
-    # MariaDB and MySQL commit each statement separately. A second attempt finds some renamed.
+    # MariaDB and MySQL commit each statement separately. An interrupted upgrade may have renamed
+    # some columns.
     quote = op.get_bind().dialect.identifier_preparer.quote
     for table, columns in RENAMED_COLUMNS.items():
         existing = {column["name"] for column in sa.inspect(op.get_bind()).get_columns(table)}

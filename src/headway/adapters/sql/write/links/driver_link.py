@@ -59,7 +59,7 @@ class Link(Protocol):
     async def fetch(self, query: Query, parameters: Mapping[str, Any]) -> Sequence[Row]: ...
 
     async def fetch_each(self, query: Query, many: Sequence[Mapping[str, Any]]) -> Sequence[Row]:
-        """Return the rows of `query` for all sets of parameters, in their order."""
+        """Execute `query` once per item of `many`. Return all rows, in the order of `many`."""
         ...
 
     async def write(self, statement: Write, rows: Sequence[Row]) -> int:

@@ -16,7 +16,7 @@ LOCK_SUFFIX: Final = ".lock"
 
 
 class LinkSource(Protocol):
-    """Opens links, the connections of the writer to the database, one at a time."""
+    """Opens links, which are the writer's connections to the database, one at a time."""
 
     async def connect(self) -> Link: ...
 

@@ -60,7 +60,7 @@ class MysqlLink:
         async with self._connection.cursor() as cursor:
             if len(rows) > 1 and not isinstance(statement, Insert):
                 return await _write_joined(cursor, statement, rows)
-            # The driver combines inserts into one statement and adds up the counts of others.
+            # The driver combines inserts into one statement and adds up the counts of other ones.
             return int(await cursor.executemany(compile_write(statement, self.dialect), rows))
 
     async def write_all(self, plan: Sequence[PlannedWrite]) -> None:

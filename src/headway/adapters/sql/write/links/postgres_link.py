@@ -101,7 +101,7 @@ class PostgresLink:
 
 
 def _group_writes(plan: Sequence[PlannedWrite]) -> list[list[PlannedWrite]]:
-    """Group writes that can be one statement: few rows each, and no table twice.
+    """Group writes that can form one statement: each has few rows, and no table occurs twice.
 
     The parts of such a statement do not see each other's changes.
     """

@@ -59,7 +59,7 @@ class SqliteLink:
         *,
         file: DatabaseFile | None = None,
     ) -> None:
-        """Create a link that owns `connection` if it has a `file`.
+        """Create a link. If `file` is given, the link owns `connection` and later closes it.
 
         The connection of a `:memory:` database belongs to its `Database`.
         """
@@ -92,7 +92,8 @@ class SqliteLink:
             # A commit to a lost file does not count. The caller releases the lock in that case.
             log_byte_count = self._file.check_committed()
         try:
-            # A few rows can be many bytes. After a checkpoint the log starts over, truncated.
+            # Bytes are checked too, because a few rows can be long. After a checkpoint the log is
+            # truncated and starts over.
             if self._row_count >= CHECKPOINT_ROW_COUNT or log_byte_count > LOG_BYTE_COUNT_MAX:
                 self._row_count = 0
                 self._connection.execute("PRAGMA wal_checkpoint(PASSIVE)")
@@ -176,7 +177,7 @@ def _compile_multi_row(write: Insert | Update, row_count: int) -> str:
 
 
 class FileLock:
-    """A lock on a file that only one writer of all processes holds at a time.
+    """A file lock that at most one writer, in any process, holds at a time.
 
     The kernel releases the lock when its process ends. A forked child closes its copy of the file
     at once. Otherwise the child would share the lock with its parent, and hold it permanently if

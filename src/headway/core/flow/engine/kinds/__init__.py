@@ -1,7 +1,8 @@
 """The kinds of nodes and their handlers.
 
-To add a kind, add it to `Kind`, add a handler class, usually in its own file here, and an entry in
-this table. `tests/core/flow/test_kinds.py` then fails for everything else that needs the kind.
+To add a kind, add it to `Kind`, write a handler class, usually in its own file here, and add an
+entry to `HANDLERS`. `tests/core/flow/test_kinds.py` then fails for everything else that needs the
+kind.
 """
 
 from collections.abc import Mapping

@@ -34,16 +34,19 @@ class ApprovalHandler(WaitHandler):
         return value is not None and value != ""
 
     def complete(self, context: StepContext, frame: Frame, value: Any) -> None:
-        """Choose the action: `action_static`, then `action_key`, then the answer itself."""
+        """Finish the node with an answer.
+
+        The action is `action_static`, else the text at `action_key`, else the answer itself.
+        """
         static = frame.node.post.action_static
         action = static or find_action(frame, value) or to_action(value)
         context.succeed(frame, value, action=action)
 
 
 def to_action(value: Any) -> str | None:
-    """Return the action of an answer: a boolean, an object with `approved`, or an action name.
+    """Return the action that an answer names, or None if it names no action.
 
-    Return None if the answer names no action.
+    The answer is a boolean, the name of an action, or an object with one of these as `approved`.
     """
     if isinstance(value, Mapping):
         value = value.get("approved")

@@ -28,7 +28,7 @@ class ForeachHandler(FanOutHandler):
         if not isinstance(frame.input, list):
             raise ValueError("bad input: a foreach node needs a list")  # noqa: TRY004
         if len(frame.input) > ITEM_COUNT_MAX:
-            raise ValueError(f"too many items: {len(frame.input):,} of at most {ITEM_COUNT_MAX:,}")
+            raise ValueError(f"too many items: {len(frame.input):,}, limit: {ITEM_COUNT_MAX:,}")
         frame.items = frame.input
         frame.branch_count = len(frame.input)
 

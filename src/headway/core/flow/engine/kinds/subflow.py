@@ -1,4 +1,4 @@
-"""The kind `subflow`: a graph within the graph. Its own shared state is its output."""
+"""The kind `subflow`: a graph within a node. Its shared state is the node's output."""
 
 from headway.core.flow.definition.definition import Node
 from headway.core.flow.definition.diagnostics import Diagnostics, join_path
