@@ -2,12 +2,15 @@
 
 import asyncio
 import json
+import os
+import signal
 import sqlite3
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -35,14 +38,16 @@ class Supervisor:
         self._path = url.removeprefix("sqlite:///")
         self._folder = folder
         self.start_count = 0
+        self.stop_event = threading.Event()
+        """Set when the test ends: nothing else would end the thread of `run_until_ended`."""
 
     def run_until_ended(self, run_id: RunId, *, kills: Callable[[Any], bool] | None = None) -> None:
         """Restart the program until the run has ended. Kill it whenever `kills` returns True."""
-        while not self.has_ended(run_id):
+        while not self._is_over(run_id):
             assert self.start_count < START_COUNT_MAX, self.status(run_id)
             self.start_count += 1
             with self._open_program() as process:
-                while process.poll() is None and not self.has_ended(run_id):
+                while process.poll() is None and not self._is_over(run_id):
                     if kills is not None and kills(self):
                         self._kill(process)
                     time.sleep(0.02)
@@ -54,6 +59,7 @@ class Supervisor:
             cwd=ROOT,
             env=environment(POISON_FOLDER=str(self._folder)),
             stderr=subprocess.DEVNULL,
+            start_new_session=True,
         )
         try:
             yield process
@@ -62,7 +68,8 @@ class Supervisor:
             try:
                 process.wait(TIMEOUT_S)
             finally:
-                process.kill()
+                with suppress(ProcessLookupError):  # With the processes that a job has forked.
+                    os.killpg(process.pid, signal.SIGKILL)
                 process.wait()
 
     def _kill(self, process: "subprocess.Popen[bytes]") -> None:
@@ -73,6 +80,9 @@ class Supervisor:
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
+
+    def _is_over(self, run_id: RunId) -> bool:
+        return self.stop_event.is_set() or self.has_ended(run_id)
 
     def has_ended(self, run_id: RunId) -> bool:
         return self.status(run_id) not in ("queued", "running", "cancelling")
@@ -104,8 +114,11 @@ async def supervise(
     async with make_headway(url).without_engine() as hw:
         deadly = await hw.submit(job, key="ann", params={"how": how})
         other = await hw.submit("works", key="bob")
-        await asyncio.to_thread(supervisor.run_until_ended, deadly.id, kills=kills)
-        await asyncio.to_thread(supervisor.run_until_ended, other.id)
+        try:
+            await asyncio.to_thread(supervisor.run_until_ended, deadly.id, kills=kills)
+            await asyncio.to_thread(supervisor.run_until_ended, other.id)
+        finally:
+            supervisor.stop_event.set()
         record, works = await deadly.record(), await other.record()
     assert works.run.status == "succeeded"
     assert len(supervisor.executions("works")) == 1
@@ -202,7 +215,7 @@ async def test_a_job_that_raises_an_exit_exception_fails_only_its_run(
 
 
 @pytest.mark.proves("I17")
-async def test_a_task_of_a_job_that_exits_ends_the_process_and_fails_the_run(
+async def test_an_asyncio_task_that_exits_ends_the_process_and_fails_its_run(
     url: str, tmp_path: Path
 ) -> None:
     """asyncio ends the event loop when any task exits, awaited or not."""
@@ -214,7 +227,7 @@ async def test_a_task_of_a_job_that_exits_ends_the_process_and_fails_the_run(
 @pytest.mark.proves("I1", "I2")
 @pytest.mark.parametrize("loop", ["uvloop", "asyncio"])
 @pytest.mark.parametrize("job", ["deadly", "deadly_plain", "deadly_child_task"])
-async def test_a_forked_child_that_returns_from_its_job_exits(
+async def test_a_forked_child_exits_when_it_returns_from_the_job(
     url: str, tmp_path: Path, job: str, loop: str
 ) -> None:
     status, output, supervisor = await supervise(url, tmp_path, job, "fork", loop=loop)

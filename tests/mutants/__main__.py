@@ -83,6 +83,8 @@ def failures(tree: Path, mutants: Sequence[Mutant]) -> list[str]:
     process = subprocess.run(
         [
             sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider",
+            # A failed test may leave sockets open. Their warnings, as errors, can crash pytest.
+            "-W", "ignore::ResourceWarning",
             f"--timeout={TEST_S_MAX}", f"--backends={mutants[0].backend}", *tests,
         ],
         cwd=tree, env=os.environ | {"PYTHONPATH": str(tree / "src")},
