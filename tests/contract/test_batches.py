@@ -51,7 +51,9 @@ async def test_command_that_the_database_refuses_does_not_undo_the_others(
 
 
 @pytest.mark.proves("R4.7")
-async def test_internal_error_reaches_only_its_own_caller(store: SqlStore) -> None:
+async def test_internal_error_of_a_command_reaches_only_the_caller_of_that_command(
+    store: SqlStore,
+) -> None:
     registered = an_instance()
     await store.apply(registered)
     commands: list[Any] = [a_submit(f"key-{number}") for number in range(20)]
@@ -135,7 +137,9 @@ async def test_pending_commands_commit_together(store: SqlStore) -> None:
 
 
 @pytest.mark.proves("R4.7")
-async def test_commands_beyond_one_batch_are_applied_in_order(store: SqlStore) -> None:
+async def test_commands_that_do_not_fit_into_one_batch_are_applied_in_order(
+    store: SqlStore,
+) -> None:
     count = BATCH_COUNT_MAX * 2 + 100
     commands = [a_submit(f"key-{number}") for number in range(count)]
     answers = await apply_in_one_batch(store, *commands)
@@ -157,7 +161,7 @@ async def test_command_of_a_cancelled_caller_is_still_applied(store: SqlStore) -
 
 
 @pytest.mark.proves("I3")
-async def test_closing_commits_pending_commands_and_accepts_no_more(
+async def test_store_that_closes_commits_pending_commands_and_refuses_new_ones(
     target: DatabaseTarget, clock: FakeClock
 ) -> None:
     async with open_target(target, clock) as store:
@@ -174,7 +178,7 @@ async def test_closing_commits_pending_commands_and_accepts_no_more(
 async def test_database_that_refuses_every_write_is_reported(
     store: SqlStore, target: DatabaseTarget
 ) -> None:
-    """As on a full disk. When there is space again, the store continues."""
+    """For example, the disk is full. When there is space again, the store continues."""
     (url,) = target.urls
     stranger = sqlite3.connect(url.removeprefix("sqlite:///"))
     refuse = "BEFORE INSERT ON runs BEGIN SELECT RAISE(ABORT, 'full'); END"

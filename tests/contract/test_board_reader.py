@@ -121,7 +121,7 @@ async def test_board_counts_live_rows(store: SqlStore) -> None:
 async def test_snapshot_has_the_last_run_of_each_saved_key(
     store: SqlStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It has one at any age. Keys without a saved row have one only while they are recent."""
+    """A saved key's last run is listed at any age, an unsaved key's only while it is recent."""
     monkeypatch.setattr(recent, "KEY_COUNT_MAX", 1)
     me = await register_instance(store)
     for key in ("ann", "bob"):

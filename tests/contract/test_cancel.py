@@ -64,7 +64,7 @@ async def test_run_waiting_behind_another_is_canceled_at_once(store: SqlStore) -
 
 
 @pytest.mark.proves("I11")
-async def test_running_run_is_cancelling_at_once_with_a_deadline(
+async def test_cancel_makes_a_running_run_cancelling_at_once_with_a_deadline(
     store: SqlStore, clock: FakeClock
 ) -> None:
     claimed_run = await start_run(store)
@@ -148,7 +148,9 @@ async def test_run_without_a_holder_is_canceled_at_once(
 
 @pytest.mark.proves("I11")
 @pytest.mark.parametrize("wants_slot", [False, True])
-async def test_waiting_run_without_a_slot_is_cancelling(store: SqlStore, wants_slot: bool) -> None:
+async def test_cancel_makes_a_waiting_run_without_a_slot_cancelling(
+    store: SqlStore, wants_slot: bool
+) -> None:
     holder = await register_instance(store)
     run = await start_run(store, by=holder)
     await store.apply(ReleaseSlot(claim_of(run)))
@@ -160,7 +162,7 @@ async def test_waiting_run_without_a_slot_is_cancelling(store: SqlStore, wants_s
 
 
 @pytest.mark.proves("I11")
-async def test_second_cancel_changes_neither_choice_nor_deadline(
+async def test_second_cancel_changes_neither_the_files_option_nor_the_deadline(
     store: SqlStore, clock: FakeClock
 ) -> None:
     run = await start_run(store)
@@ -175,7 +177,7 @@ async def test_second_cancel_changes_neither_choice_nor_deadline(
 @pytest.mark.proves("R1.8")
 @pytest.mark.parametrize("files", FilesOnCancel)
 @pytest.mark.parametrize("is_running", [False, True])
-async def test_options_of_a_cancel_are_recorded_and_in_the_event(
+async def test_options_of_a_cancel_are_recorded_in_the_run_and_in_its_event(
     store: SqlStore, files: FilesOnCancel, is_running: bool
 ) -> None:
     run_id = (await start_run(store)).run_id if is_running else await submit_run(store)

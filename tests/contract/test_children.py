@@ -316,7 +316,9 @@ async def test_children_of_an_active_parent_and_a_parent_of_active_children_are_
     assert await store.apply(PruneRuns((active, parent.run_id), ended_before=later)) == 2
 
 
-async def test_explain_names_the_child_and_the_parent(store: SqlStore, clock: FakeClock) -> None:
+async def test_explain_names_the_child_of_a_parent_and_the_parent_of_a_child(
+    store: SqlStore, clock: FakeClock
+) -> None:
     parent = await start_run(store)
     child_id = await start_child(store, parent)
     await store.apply(ReleaseSlot(claim_of(parent)))

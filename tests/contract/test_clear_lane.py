@@ -66,7 +66,7 @@ async def test_runs_of_other_lanes_and_unknown_runs_are_not_changed(store: SqlSt
 
 
 @pytest.mark.proves("R3.7", "I9")
-async def test_run_behind_a_cleared_head_gets_the_key(store: SqlStore) -> None:
+async def test_run_behind_a_cleared_head_becomes_the_head_of_the_key(store: SqlStore) -> None:
     head = await submit_run(store, "ann")
     second = await submit_run(store, "ann", on_conflict=OnConflict.ENQUEUE)
     third = await submit_run(store, "ann", on_conflict=OnConflict.ENQUEUE)
@@ -97,7 +97,7 @@ def test_name_of_the_actor_is_limited_in_length() -> None:
 
 
 @pytest.mark.proves("R3.10")
-async def test_limit_proposed_by_a_job_counts_until_a_person_sets_it(
+async def test_limit_proposed_by_a_job_applies_until_a_person_sets_a_limit(
     store: SqlStore,
 ) -> None:
     lane = LaneName("job:mail")

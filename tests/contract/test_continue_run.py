@@ -80,7 +80,9 @@ async def test_continue_of_a_key_that_never_ran_has_no_checkpoint(
 
 
 @pytest.mark.proves("R1.1")
-async def test_continue_of_a_continue_uses_its_checkpoint(store: SqlStore) -> None:
+async def test_continue_after_a_continued_run_uses_the_checkpoint_of_that_run(
+    store: SqlStore,
+) -> None:
     await end_at_page(store, 3)
     for page in (4, 5):
         await submit_run(store, mode=RunMode.CONTINUE)
@@ -101,7 +103,7 @@ async def test_continue_without_a_new_checkpoint_keeps_the_previous_one(store: S
 
 
 @pytest.mark.proves("R1.1")
-async def test_continue_queued_behind_its_predecessor_gets_its_checkpoint(
+async def test_continue_queued_behind_an_active_run_gets_the_last_checkpoint_of_that_run(
     store: SqlStore,
 ) -> None:
     run = await start_run(store)
@@ -140,10 +142,10 @@ async def test_continue_is_submitted_and_claimed_in_one_batch(store: SqlStore) -
 
 
 @pytest.mark.proves("R1.1")
-async def test_continue_is_submitted_claimed_and_ended_in_one_batch_after_an_end(
+async def test_continue_is_submitted_and_claimed_in_the_batch_that_ends_the_run_before(
     store: SqlStore,
 ) -> None:
-    """End, continue and claim arrive together, and each sees the changes of those before it."""
+    """End, continue and claim arrive together, and each sees the changes of earlier commands."""
     holder = await register_instance(store)
     run = await start_run(store, by=holder)
     await store.apply(SaveCheckpoint(claim_of(run), document({"page": 1})))

@@ -126,7 +126,7 @@ async def test_event_outside_the_stream_is_reported(store: SqlStore, clock: Fake
 
 
 @pytest.mark.proves("I3")
-async def test_key_without_a_head_is_reported_for_its_waiting_runs(
+async def test_waiting_runs_of_a_key_without_a_head_are_reported(
     store: SqlStore, clock: FakeClock
 ) -> None:
     scene = await build_scene(store)
@@ -179,7 +179,7 @@ async def test_run_that_overtakes_another_of_its_key_is_reported(
 
 
 @pytest.mark.proves("I5")
-async def test_more_slots_than_the_limit_are_a_violation_unless_it_was_lowered(
+async def test_held_slots_above_the_limit_are_a_violation_unless_the_limit_was_lowered(
     store: SqlStore, clock: FakeClock
 ) -> None:
     holder = await register_instance(store)
@@ -272,7 +272,7 @@ async def test_overdue_run_is_a_violation_only_if_an_instance_could_have_handled
 
 
 @pytest.mark.proves("I19")
-async def test_doctor_reads_every_page_to_its_end(
+async def test_doctor_reads_all_pages_to_the_last_one(
     store: SqlStore, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(doctor, "RUN_COUNT_MAX", 2)

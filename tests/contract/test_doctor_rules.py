@@ -77,7 +77,7 @@ def _name(value: object) -> str:
 
 
 @pytest.mark.parametrize(("run_name", "columns", "expected"), BROKEN, ids=_name)
-async def test_broken_rule_of_runs_is_reported(
+async def test_run_that_breaks_a_rule_is_reported(
     store: SqlStore,
     clock: FakeClock,
     run_name: str,
@@ -108,7 +108,7 @@ async def test_value_that_a_constraint_would_refuse_is_reported(
     assert matches(findings, expected), findings
 
 
-def test_every_rule_of_runs_has_a_case() -> None:
+def test_every_rule_of_runs_has_a_test_case() -> None:
     cases = [case for _, _, expected in (*BROKEN, *BROKEN_ON_SQLITE) for case in expected]
     for rule in RULES:
         assert any(

@@ -85,7 +85,7 @@ async def test_resumed_runs_are_ahead_of_new_runs(store: SqlStore, clock: FakeCl
     assert (await explain_run(store, clock, ran.run_id)).position == 1
 
 
-async def test_run_is_ready_since_the_end_of_the_run_before_it(
+async def test_explanation_shows_a_run_as_ready_since_the_run_before_it_ended(
     store: SqlStore, clock: FakeClock
 ) -> None:
     first = await start_run(store)

@@ -95,7 +95,9 @@ async def test_older_claim_is_refused_from_another_process(
 
 
 @pytest.mark.proves("I2")
-async def test_older_claim_is_refused_in_one_batch_with_the_newer_one(store: SqlStore) -> None:
+async def test_older_claim_is_refused_even_in_the_same_batch_as_the_newer_claim(
+    store: SqlStore,
+) -> None:
     """All commands of the newer claim in the same batch take effect."""
     old, new = await supersede(store)
     stale = [say(old) for say, _ in HOLDER_COMMANDS.values()]
@@ -118,7 +120,7 @@ async def test_orphan_has_no_valid_claim_until_it_is_claimed_again(store: SqlSto
 
 @pytest.mark.proves("I2")
 async def test_empty_token_is_never_a_valid_claim(store: SqlStore) -> None:
-    """A queued run has no claim, and an empty token is not a claim either."""
+    """A queued run has no claim, and an empty token must not pass as one."""
     await assert_all_refused(store, Claim(await submit_run(store), NO_TOKEN), writer=store)
 
 
@@ -140,7 +142,7 @@ async def test_released_or_lost_claim_is_stale(store: SqlStore, clock: FakeClock
 
 
 @pytest.mark.proves("I1")
-async def test_result_is_accepted_once_and_from_the_current_claim(
+async def test_result_is_accepted_only_once_and_only_from_the_current_claim(
     store: SqlStore, another_store: SqlStore
 ) -> None:
     """The stale holder and its successor finish at the same instant."""

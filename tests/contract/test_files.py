@@ -80,7 +80,7 @@ async def test_finished_file_is_listed_for_its_run(store: SqlStore, clock: FakeC
 
 
 @pytest.mark.proves("R1.8")
-async def test_stored_files_are_read_by_run_by_part_and_in_pages(store: SqlStore) -> None:
+async def test_stored_files_can_be_read_by_run_or_by_part_or_in_pages(store: SqlStore) -> None:
     over = await end_with_files(store, "a", "B", "b", "ä", key="bob")
     run = await start_run(store)
     await store.apply(finish_file(run, "x", part="1-1"))
@@ -117,7 +117,7 @@ async def test_stale_claim_records_nothing(store: SqlStore) -> None:
 
 
 @pytest.mark.proves("I17")
-async def test_only_the_first_file_of_a_run_at_a_path_is_new(store: SqlStore) -> None:
+async def test_only_the_first_file_that_a_run_writes_at_a_path_is_new(store: SqlStore) -> None:
     await end_with_files(store, "1.jpg")
     run = await start_run(store)
     assert (
@@ -131,7 +131,7 @@ async def test_only_the_first_file_of_a_run_at_a_path_is_new(store: SqlStore) ->
 
 
 @pytest.mark.proves("R1.8")
-async def test_cancelling_run_still_owns_the_files_it_finishes(store: SqlStore) -> None:
+async def test_files_that_a_cancelling_run_finishes_are_still_recorded(store: SqlStore) -> None:
     run = await start_run(store)
     await store.apply(RequestCancel(run_id=run.run_id))
     assert await store.apply(finish_file(run, "1.jpg"))
@@ -197,7 +197,7 @@ async def test_path_that_leaves_the_folder_is_refused(store: SqlStore) -> None:
 
 @pytest.mark.proves("R1.8")
 @pytest.mark.parametrize("files", FilesOnCancel)
-async def test_continue_has_no_checkpoint_after_delete_and_has_one_after_keep(
+async def test_continue_has_a_checkpoint_after_cancel_with_keep_but_not_with_delete(
     store: SqlStore, files: FilesOnCancel
 ) -> None:
     run = await start_run(store)
@@ -223,7 +223,9 @@ async def test_continue_has_no_checkpoint_after_delete_and_has_one_after_keep(
 
 
 @pytest.mark.proves("R1.12")
-async def test_start_without_a_choice_for_existing_output_writes_nothing(store: SqlStore) -> None:
+async def test_start_without_on_existing_output_writes_nothing_if_output_exists(
+    store: SqlStore,
+) -> None:
     await end_with_files(store, "b.jpg", "a.jpg")
     before = await read_all(store)
     assert await store.apply(a_start()) == ExistingOutput(2, "a.jpg")
@@ -245,7 +247,7 @@ async def test_start_without_a_choice_for_existing_output_writes_nothing(store: 
     ],
     ids=lambda value: "-".join(map(str, value.values())) if isinstance(value, dict) else None,
 )
-async def test_start_with_a_choice_for_existing_output_or_with_continue_is_accepted(
+async def test_start_with_on_existing_output_is_accepted_and_so_is_continue(
     store: SqlStore, options: dict[str, Any], choice: str | None
 ) -> None:
     await end_with_files(store, "1.jpg")
@@ -256,7 +258,7 @@ async def test_start_with_a_choice_for_existing_output_or_with_continue_is_accep
 
 
 @pytest.mark.proves("R1.12")
-async def test_choice_for_existing_output_is_carried_out_once_per_run(store: SqlStore) -> None:
+async def test_on_existing_output_is_applied_once_per_run(store: SqlStore) -> None:
     run = await start_run(store, on_existing_output=OnExistingOutput.ARCHIVE)
     await orphan_run(store, run.run_id)
     assert not await store.apply(ConfirmOutputPrepared(claim_of(run)))
@@ -269,7 +271,9 @@ async def test_choice_for_existing_output_is_carried_out_once_per_run(store: Sql
 
 
 @pytest.mark.proves("R1.12")
-async def test_start_of_a_key_without_files_requires_no_choice(store: SqlStore) -> None:
+async def test_start_of_a_key_without_files_does_not_require_on_existing_output(
+    store: SqlStore,
+) -> None:
     await end_with_files(store)
     await end_with_files(store, "1.jpg", key="bob")
     assert isinstance(await store.apply(a_start()), Accepted)
@@ -284,7 +288,9 @@ async def test_busy_key_is_reported_before_existing_output(store: SqlStore) -> N
 
 
 @pytest.mark.proves("I16")
-async def test_repeated_submission_is_answered_without_asking(store: SqlStore) -> None:
+async def test_repeated_submission_returns_its_run_without_checking_for_existing_output(
+    store: SqlStore,
+) -> None:
     submission = a_start(idempotency_key="once")
     assert isinstance(await store.apply(submission), Accepted)
     run = await claim_run(store, await register_instance(store))
@@ -304,7 +310,9 @@ async def test_unattended_start_on_existing_output_is_rejected_with_the_reason(
 
 
 @pytest.mark.proves("R1.12")
-async def test_start_sees_files_made_and_dropped_in_the_same_batch(store: SqlStore) -> None:
+async def test_start_sees_files_that_were_added_and_removed_earlier_in_its_batch(
+    store: SqlStore,
+) -> None:
     run = await start_run(store)
     first, second = a_start(), a_start()
     drop = RemoveFileRecords(key=Key("ann"), data_id=DATA, owners=(("1.jpg", run.run_id),))

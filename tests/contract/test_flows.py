@@ -156,7 +156,9 @@ async def test_flow_without_a_definition_has_no_version(store: SqlStore) -> None
 
 
 @pytest.mark.proves("R5.4")
-async def test_step_is_one_transaction_under_the_claim(store: SqlStore, clock: FakeClock) -> None:
+async def test_step_is_written_in_one_transaction_under_the_claim(
+    store: SqlStore, clock: FakeClock
+) -> None:
     """A step whose claim is stale writes nothing at all (I2)."""
     assert isinstance(await store.apply(a_start()), Accepted)
     assert isinstance(await store.apply(a_start(RunId("task-2"))), Busy)
@@ -229,10 +231,10 @@ async def test_signal_is_stored_and_wakes_a_parked_run(store: SqlStore) -> None:
 
 
 @pytest.mark.proves("I2")
-async def test_driver_loads_its_task_under_its_claim_with_the_unread_signals(
+async def test_driver_with_a_current_claim_loads_its_task_and_the_unread_signals(
     store: SqlStore, clock: FakeClock
 ) -> None:
-    """For a node that calls, also the node runs since its entry are loaded, else none (R5.4)."""
+    """Node runs since the node was entered are loaded only if the node makes calls (R5.4)."""
     await store.apply(a_start())
     claim = await claim_task(store)
     entered = '{"frames":[{"node":"b","at":1,"since":1,"launched":3}],"rows":2,"last":""}'
@@ -299,8 +301,10 @@ async def test_first_of_two_answers_to_one_question_is_final(store: SqlStore) ->
 
 
 @pytest.mark.proves("I15")
-async def test_signals_that_fit_only_one_at_a_time_are_not_both_accepted(store: SqlStore) -> None:
-    """Signals after the read count as well, in the same batch too, consumed or not."""
+async def test_two_signals_that_are_too_large_together_are_not_both_accepted(
+    store: SqlStore,
+) -> None:
+    """Signals accepted after the read also count, consumed or not, even in the same batch."""
     await store.apply(a_start())
     claim = await claim_task(store)
     shared = await store.flows.shared_state(RUN)
@@ -348,7 +352,7 @@ async def test_pruned_task_is_removed_with_all_its_rows(store: SqlStore, clock: 
 
 
 @pytest.mark.proves("R5.6")
-async def test_tasks_are_read_page_by_page_the_last_changed_first(
+async def test_tasks_are_read_in_pages_and_the_last_changed_task_comes_first(
     store: SqlStore, clock: FakeClock
 ) -> None:
     for number in range(6):  # Two at each instant.
@@ -366,7 +370,7 @@ async def test_tasks_are_read_page_by_page_the_last_changed_first(
 async def test_tasks_are_read_in_chunks_in_the_order_of_the_first_read(
     store: SqlStore, clock: FakeClock
 ) -> None:
-    """A task that changes during the read is returned once, unless the filter excludes it then."""
+    """A task that changes during the read is returned once if it still matches the filter."""
     ids = [RunId(f"task-{number}") for number in range(40)]
     for run_id in reversed(ids):
         await store.apply(a_start(run_id, key=run_id))

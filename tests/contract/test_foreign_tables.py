@@ -92,7 +92,7 @@ async def test_foreign_view_with_the_name_of_a_headway_table_is_refused_and_unch
 @pytest.mark.proves("R8.5", "I23")
 @pytest.mark.parametrize("revision", ["3f2a9c11d0aa", "0001", "0002", "0003", "0004"])
 @SERVERS
-async def test_foreign_version_table_is_not_taken_for_a_newer_headway(
+async def test_foreign_version_table_is_not_mistaken_for_a_newer_headway_schema(
     bare_url: str, revision: str
 ) -> None:
     record = f"INSERT INTO alembic_version VALUES ('{revision}')"  # noqa: S608
@@ -207,7 +207,7 @@ def test_error_names_the_database_and_the_reason() -> None:
     assert "postgresql://db/app" in str(error)
 
 
-def test_every_table_has_a_primary_key_by_which_it_is_recognised() -> None:
+def test_every_table_has_a_primary_key_by_which_it_is_recognized() -> None:
     assert all(table.primary_key.columns for table in metadata.sorted_tables)
 
 

@@ -119,7 +119,7 @@ async def test_repeated_join_returns_the_run_that_was_joined(store: SqlStore) ->
 
 @pytest.mark.proves("I6")
 async def test_repeated_message_is_posted_once(store: SqlStore) -> None:
-    """Even if many post it at once, and the run has ended in between."""
+    """This holds if many callers post it at once, and also after the run has ended."""
     run = await start_run(store)
     message = a_message(run.run_id, "hello", idempotency_key="once")
     answers = await asyncio.gather(*(store.apply(message) for _ in range(10)))

@@ -62,7 +62,7 @@ def flaky_link(store: SqlStore, monkeypatch: pytest.MonkeyPatch) -> Iterator[Fla
 
 @pytest.mark.proves("I3")
 @pytest.mark.parametrize("is_stored", [True, False])
-async def test_lost_answer_is_found_again_or_the_batch_is_repeated(
+async def test_batch_whose_answer_was_lost_is_repeated_only_if_it_was_not_stored(
     store: SqlStore, flaky_link: FlakyLink, is_stored: bool
 ) -> None:
     flaky_link.break_commit(is_stored=is_stored)

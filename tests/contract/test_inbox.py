@@ -50,7 +50,7 @@ async def test_message_is_stored_with_its_event(store: SqlStore, clock: FakeCloc
 
 
 @pytest.mark.proves("I3")
-async def test_messages_before_the_start_are_there_when_the_run_starts(
+async def test_messages_sent_before_the_start_are_in_the_inbox_when_the_run_starts(
     store: SqlStore,
 ) -> None:
     run_id = await submit_run(store)
@@ -158,7 +158,7 @@ async def test_message_is_read_by_a_later_command_of_its_batch(
 
 
 @pytest.mark.proves("I2")
-async def test_messages_read_by_a_dead_executor_stay_read_and_the_rest_remain(
+async def test_next_executor_gets_only_messages_that_the_dead_one_has_not_read(
     store: SqlStore,
 ) -> None:
     run = await start_run(store)
@@ -201,7 +201,9 @@ async def test_ended_or_ending_run_accepts_no_messages(
 
 @pytest.mark.proves("I15")
 @pytest.mark.parametrize("kind", ['"', "\\", "a b", "ключ"])
-async def test_event_of_a_message_is_json_for_every_kind(store: SqlStore, kind: str) -> None:
+async def test_event_of_a_message_is_valid_json_for_any_kind_of_message(
+    store: SqlStore, kind: str
+) -> None:
     run = await start_run(store)
     await store.apply(a_message(run.run_id, kind=kind))
     (*_, event) = await read_events(store, run.run_id)

@@ -154,10 +154,10 @@ async def test_next_execution_waits_for_the_remaining_time(
 
 
 @pytest.mark.proves("R4.14")
-async def test_time_without_an_executor_does_not_shorten_its_question(
+async def test_time_without_an_executor_does_not_shorten_the_time_to_answer(
     store: SqlStore, clock: FakeClock
 ) -> None:
-    """The time left of the run limits its question. A stop does not use this time up."""
+    """The run's remaining time limits the question, and a stop does not use up that time."""
     claim = claim_of(await start_run(store, timeout_s=100))
     await ask(store, claim, timeout_s=300)
     await stop(store, claim)
@@ -232,7 +232,7 @@ async def test_question_of_the_next_attempt_has_the_full_timeout_again(
 
 
 @pytest.mark.proves("R4.9", "I25", "I26")
-async def test_answer_given_before_the_attempt_failed_is_kept_for_the_next(
+async def test_answer_given_before_an_attempt_failed_is_kept_for_the_next_attempt(
     store: SqlStore,
 ) -> None:
     claim = await ask_first(store)
@@ -244,7 +244,7 @@ async def test_answer_given_before_the_attempt_failed_is_kept_for_the_next(
 
 
 @pytest.mark.proves("R4.15", "I3")
-async def test_answer_to_one_question_does_not_count_for_another_under_its_name(
+async def test_answer_to_a_question_does_not_apply_to_another_with_the_same_call_id(
     store: SqlStore,
 ) -> None:
     claim = await ask_first(store)
@@ -256,7 +256,9 @@ async def test_answer_to_one_question_does_not_count_for_another_under_its_name(
 
 
 @pytest.mark.proves("R6.5")
-async def test_several_questions_are_each_taken_over_under_their_own_name(store: SqlStore) -> None:
+async def test_several_open_questions_keep_their_own_call_ids_after_a_takeover(
+    store: SqlStore,
+) -> None:
     claim = await ask_first(store)
     await ask(store, claim, "1.2", OTHER)
     await stop(store, claim)

@@ -246,7 +246,7 @@ async def test_question_shows_its_deadline(store: SqlStore, clock: FakeClock) ->
 
 
 @pytest.mark.proves("R4.14")
-async def test_deadline_of_a_question_is_at_most_that_of_its_run(
+async def test_deadline_of_a_question_is_not_later_than_the_deadline_of_its_run(
     store: SqlStore, clock: FakeClock
 ) -> None:
     claim = claim_of(await start_run(store, timeout_s=10))
@@ -301,7 +301,7 @@ async def test_question_named_by_the_job_is_asked_again_after_a_takeover(
 
 
 @pytest.mark.proves("R4.15")
-async def test_another_question_under_the_same_name_replaces_the_first(
+async def test_another_question_with_the_same_call_id_replaces_the_first_question(
     store: SqlStore,
 ) -> None:
     claim = await start_asking(store, "tool-7")

@@ -59,7 +59,7 @@ def row_name(run: Run) -> str:
         (RunStatus.TIMED_OUT, "Failed"),
     ],
 )
-async def test_row_shows_the_name_of_the_status_of_its_run(
+async def test_row_shows_the_status_name_of_its_run(
     store: SqlStore, clock: FakeClock, source: RunStatus, expected: str
 ) -> None:
     assert await read_row_name(store, "ann") == "Idle"
@@ -195,7 +195,7 @@ async def test_several_changes_in_one_batch_are_serialized(
 
 
 @pytest.mark.proves("R1.7")
-async def test_run_with_the_parameters_of_a_changed_row_is_refused(
+async def test_run_is_refused_if_the_saved_row_with_its_parameters_has_changed(
     store: SqlStore,
 ) -> None:
     first = await store.apply(SaveKey(key=ANN, job="mirror", params=document({"page": 1})))

@@ -39,7 +39,7 @@ async def test_main_has_three_slots_by_default(store: SqlStore) -> None:
 
 
 @pytest.mark.proves("R1.2", "I5")
-async def test_no_more_runs_start_than_the_limit(store: SqlStore) -> None:
+async def test_no_more_runs_start_than_the_limit_allows(store: SqlStore) -> None:
     for number in range(5):
         await submit_run(store, f"key-{number}")
     holder = await register_instance(store)
@@ -161,7 +161,7 @@ async def test_paused_lane_starts_nothing_and_keeps_its_queue(
 
 
 @pytest.mark.proves("R1.2")
-async def test_change_of_a_lane_is_an_event_and_a_new_revision(store: SqlStore) -> None:
+async def test_change_of_a_lane_writes_an_event_and_a_new_revision(store: SqlStore) -> None:
     changed = await store.apply(
         SetLane(name=LaneName("main"), max_concurrent=7, max_queued=9, is_paused=True)
     )
@@ -200,7 +200,9 @@ async def test_lane_may_be_set_before_it_is_used(store: SqlStore) -> None:
 
 
 @pytest.mark.proves("R1.2")
-async def test_lane_used_and_configured_in_one_batch_has_both_changes(store: SqlStore) -> None:
+async def test_lane_that_is_used_and_configured_in_one_batch_keeps_all_changes(
+    store: SqlStore,
+) -> None:
     lane = LaneName("new")
     await apply_in_one_batch(
         store,

@@ -64,7 +64,7 @@ async def test_cancel_is_accepted_until_the_loop_ends(store: SqlStore, window: W
 
 
 @pytest.mark.proves("R4.8")
-async def test_cancel_after_the_loop_is_too_late_and_the_key_is_still_held(
+async def test_cancel_after_the_loop_ended_is_too_late_and_the_run_keeps_its_key(
     store: SqlStore,
 ) -> None:
     claim = await start_in_window(store, Window.CLOSED)
@@ -74,7 +74,7 @@ async def test_cancel_after_the_loop_is_too_late_and_the_key_is_still_held(
 
 
 @pytest.mark.proves("R4.15")
-async def test_window_is_set_under_the_claim_and_ends_with_it(
+async def test_window_is_set_under_a_claim_and_reset_when_the_claim_ends(
     store: SqlStore,
 ) -> None:
     claim = await start_in_window(store, Window.STREAMING)
@@ -87,7 +87,7 @@ async def test_window_is_set_under_the_claim_and_ends_with_it(
 
 
 @pytest.mark.proves("R4.10")
-async def test_delivery_of_a_cancel_is_visible(store: SqlStore) -> None:
+async def test_delivery_of_a_cancel_has_an_event(store: SqlStore) -> None:
     claim = claim_of(await start_run(store))
     assert await store.apply(ConfirmCancelDelivery(claim)) is False  # No cancel was requested.
     await store.apply(RequestCancel(run_id=claim.run_id))

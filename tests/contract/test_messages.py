@@ -155,7 +155,7 @@ async def test_no_unread_messages_are_reported_if_all_were_read(store: SqlStore)
 
 
 @pytest.mark.proves("R4.11", "I26")
-async def test_message_in_the_batch_that_ends_its_run_is_reported_or_refused(
+async def test_message_in_the_batch_that_ends_its_run_is_reported_unread_or_refused(
     store: SqlStore,
 ) -> None:
     run = await start_run(store)
@@ -302,7 +302,9 @@ async def test_flow_task_takes_over_no_messages_and_the_replaced_run_reports_the
 
 @pytest.mark.proves("R4.8", "R4.11", "I26")
 @pytest.mark.parametrize("way", ["parked", "retried", "orphaned"])
-async def test_message_between_two_executions_is_refused(store: SqlStore, way: str) -> None:
+async def test_message_that_must_be_delivered_now_is_refused_between_two_executions(
+    store: SqlStore, way: str
+) -> None:
     claim = claim_of(await start_run(store))
     await store.apply(SetWindow(claim, Window.STREAMING))
     match way:
@@ -335,7 +337,9 @@ async def test_reading_messages_opens_the_window_unless_the_job_has_set_one(
 
 
 @pytest.mark.proves("R4.11")
-async def test_queued_run_accepts_only_messages_that_wait(store: SqlStore) -> None:
+async def test_queued_run_accepts_only_messages_that_can_wait_for_its_start(
+    store: SqlStore,
+) -> None:
     run_id = await submit_run(store)
     refused = await store.apply(a_message(run_id, delivery=Delivery.NOW))
     assert refused == MessageNotAccepted(Refusal.NOT_STARTED, can_wait=True)

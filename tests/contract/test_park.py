@@ -48,10 +48,10 @@ async def test_parked_run_holds_nothing_but_its_key(store: SqlStore) -> None:
 
 
 @pytest.mark.proves("I18")
-async def test_sweep_reports_the_next_timer_and_that_run_is_woken_on_time(
+async def test_sweep_returns_the_next_run_to_wake_and_it_is_woken_on_time(
     store: SqlStore, clock: FakeClock
 ) -> None:
-    """It is never woken early, nor by a program that stops: the next sweep finds it."""
+    """The run is not woken early, nor by a program that stops; the next sweep finds it."""
     run = await start_run(store)
     await store.apply(Park(claim_of(run), wake_at=add_seconds(clock(), seconds=1.5)))
     far = await start_run(store, "far")

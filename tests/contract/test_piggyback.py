@@ -80,7 +80,7 @@ async def test_answer_to_a_replacing_submission_shows_its_claim(store: SqlStore)
 
 @pytest.mark.proves("R2.5")
 async def test_slot_that_a_batch_frees_is_claimed_in_the_same_batch(store: SqlStore) -> None:
-    """The added claims are decided last, at any position in the batch."""
+    """The added claims are decided last, so the order of the other commands does not matter."""
     await raise_limit(store, 1)
     holder = await register_instance(store)
     await submit_run(store, "ann")
@@ -108,7 +108,7 @@ async def test_no_claim_is_added_to_a_command_that_is_not_selected(store: SqlSto
 
 
 @pytest.mark.proves("R4.7")
-async def test_claims_wait_for_the_last_batch_of_simultaneous_commands(
+async def test_claims_are_added_only_to_the_last_batch_of_simultaneous_commands(
     store: SqlStore,
 ) -> None:
     await raise_limit(store, 2 * BATCH_COUNT_MAX)

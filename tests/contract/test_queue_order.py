@@ -164,8 +164,8 @@ async def test_runs_of_unregistered_jobs_neither_block_nor_vanish(store: SqlStor
 
 
 @pytest.mark.proves("I9")
-async def test_claims_in_one_batch_each_get_runs_of_their_own_jobs(store: SqlStore) -> None:
-    """Runs that one claim skips are still available to the next one of the batch."""
+async def test_each_claim_of_a_batch_gets_only_runs_of_its_own_jobs(store: SqlStore) -> None:
+    """Runs that one claim skips are still available to the next claim of the batch."""
     await raise_limit(store, 10)
     red = [await submit_run(store, f"red-{n}", job="red") for n in range(2)]
     blue = [await submit_run(store, f"blue-{n}", job="blue") for n in range(2)]
@@ -185,7 +185,7 @@ async def test_claims_in_one_batch_each_get_runs_of_their_own_jobs(store: SqlSto
 async def test_claims_of_several_instances_in_one_batch_fill_every_slot(
     store: SqlStore,
 ) -> None:
-    """In one batch, as if they had come one after the other."""
+    """The claims have the same effect as if each had come in a batch of its own."""
     await raise_limit(store, 10)
     run_ids = [await submit_run(store, f"key-{number}") for number in range(6)]
     holders = [await register_instance(store) for _ in range(3)]
@@ -215,7 +215,7 @@ async def test_resumed_runs_start_before_new_runs(store: SqlStore) -> None:
 
 
 @pytest.mark.proves("I9")
-async def test_released_slot_is_free_and_the_key_is_not(store: SqlStore) -> None:
+async def test_run_that_releases_its_slot_keeps_its_key(store: SqlStore) -> None:
     await raise_limit(store, 1)
     holder = await register_instance(store)
     waiter = await start_run(store, "waiter", by=holder)
@@ -230,7 +230,7 @@ async def test_released_slot_is_free_and_the_key_is_not(store: SqlStore) -> None
 
 
 @pytest.mark.proves("I9")
-async def test_requested_slot_goes_to_the_same_claim(store: SqlStore) -> None:
+async def test_run_that_requests_its_slot_again_keeps_its_claim(store: SqlStore) -> None:
     holder, stranger = await register_instance(store), await register_instance(store)
     waiter = await start_run(store, by=holder)
     claim = claim_of(waiter)

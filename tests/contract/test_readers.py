@@ -51,7 +51,7 @@ async def test_runs_are_listed_in_pages_newest_first(store: SqlStore) -> None:
 
 
 @pytest.mark.proves("R7.11")
-async def test_traceback_of_the_last_failed_attempt_is_read_only_with_its_run(
+async def test_traceback_of_the_last_failed_attempt_is_returned_only_for_a_single_run(
     store: SqlStore,
 ) -> None:
     run = await start_run(store)
@@ -146,7 +146,7 @@ async def test_list_of_runs_can_be_filtered(store: SqlStore, clock: FakeClock) -
 
 
 @pytest.mark.proves("I8")
-async def test_many_runs_are_checked_in_one_query(
+async def test_many_runs_are_checked_in_chunks(
     store: SqlStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(read_runs, "_ID_CHUNK_COUNT", 2)
@@ -202,7 +202,7 @@ async def test_events_are_read_in_pages_without_gap_or_repeat(store: SqlStore) -
 
 
 @pytest.mark.proves("I14")
-async def test_event_numbers_of_one_run_rise_with_gaps(store: SqlStore) -> None:
+async def test_seq_of_the_events_of_one_run_increases_with_gaps(store: SqlStore) -> None:
     holder = await register_instance(store)
     runs = [await start_run(store, f"key-{number}", by=holder) for number in range(2)]
     for run in runs:
@@ -237,7 +237,7 @@ async def test_snapshot_shows_active_runs_and_the_rows_of_keys(
 
 @pytest.mark.proves("I13")
 async def test_snapshot_shows_one_instant(store: SqlStore, another_store: SqlStore) -> None:
-    """At any time its counts are those of its own runs."""
+    """The counts in a snapshot always match the runs in the same snapshot."""
     await raise_limit(store, 5)
     holder = await register_instance(store)
     snapshots = []
@@ -305,7 +305,7 @@ async def test_lanes_show_held_slots_and_waiting_runs(store: SqlStore) -> None:
 
 @pytest.mark.proves("I19")
 @pytest.mark.parametrize("limit", [1, 2, 10])
-async def test_oldest_runs_come_first_for_retention(store: SqlStore, limit: int) -> None:
+async def test_runs_are_read_oldest_first_for_retention(store: SqlStore, limit: int) -> None:
     run_ids = [await submit_run(store, f"key-{number}") for number in range(3)]
     collected: list[RunId] = []
     after_seq = 0

@@ -91,7 +91,7 @@ async def test_dead_instance_never_revives(store: SqlStore, clock: FakeClock) ->
 
 
 @pytest.mark.proves("I17", "I8")
-async def test_sweeper_does_not_declare_itself_dead_and_dead_instances_are_swept(
+async def test_sweeper_does_not_declare_itself_dead_but_sweeps_dead_instances(
     store: SqlStore, clock: FakeClock
 ) -> None:
     holder = await register_instance(store, ttl_s=10)
@@ -194,7 +194,9 @@ async def test_retired_instance_leaves_no_row_and_its_runs_can_be_released(
 
 
 @pytest.mark.proves("I8")
-async def test_death_during_a_wait_without_a_slot_frees_the_run(store: SqlStore) -> None:
+async def test_run_that_waits_without_a_slot_is_freed_when_its_executor_dies(
+    store: SqlStore,
+) -> None:
     for wants_slot in (False, True):
         run = await start_run(store, f"key-{wants_slot}")
         await store.apply(ReleaseSlot(claim_of(run)))
@@ -332,7 +334,7 @@ async def test_checkpoint_resets_the_count_of_stops(store: SqlStore) -> None:
     assert (await read_run(store, run.run_id)).stop_count == 0
 
 
-async def test_cancelled_run_is_not_handed_over(store: SqlStore) -> None:
+async def test_cancelling_run_is_not_handed_over(store: SqlStore) -> None:
     run = await start_run(store)
     await store.apply(RequestCancel(run_id=run.run_id))
     assert await store.apply(HandOver(claim_of(run), has_progressed=False)) is False
@@ -341,7 +343,7 @@ async def test_cancelled_run_is_not_handed_over(store: SqlStore) -> None:
 
 @pytest.mark.proves("I17")
 @pytest.mark.parametrize("has_checkpoint", [False, True])
-async def test_job_that_does_not_resume_fails_at_the_first_death(
+async def test_run_that_must_not_resume_fails_at_the_first_death_of_its_executor(
     store: SqlStore, has_checkpoint: bool
 ) -> None:
     run = await start_run(store, recovery=Recovery.FAIL)

@@ -97,7 +97,7 @@ async def test_pruning_keeps_the_run_that_a_busy_key_may_continue(
 
 
 @pytest.mark.proves("I19")
-async def test_pruning_keeps_only_the_run_to_continue_of_a_busy_key(
+async def test_pruning_keeps_only_the_run_of_a_busy_key_that_may_be_continued(
     store: SqlStore, clock: FakeClock
 ) -> None:
     old = [await end_run(store) for _ in range(3)]
@@ -122,7 +122,7 @@ async def test_pruning_keeps_only_the_run_to_continue_of_a_busy_key(
 async def test_older_runs_of_a_busy_key_are_removed(
     store: SqlStore, clock: FakeClock, has_started: bool
 ) -> None:
-    """Also if the run to continue is not part of the same batch."""
+    """This holds even if the run to continue is not among the runs to prune."""
     older = [await end_run(store) for _ in range(2)]
     newest = await end_run(store)
     instance_id = await register_instance(store)
@@ -137,10 +137,10 @@ async def test_older_runs_of_a_busy_key_are_removed(
 
 
 @pytest.mark.proves("I3")
-async def test_run_pruned_earlier_in_the_batch_is_not_the_run_to_continue(
+async def test_run_that_was_pruned_earlier_in_the_batch_cannot_be_continued(
     store: SqlStore, clock: FakeClock
 ) -> None:
-    """In between the key becomes busy, and its newest remaining run may be continued."""
+    """The key becomes busy between two prunings, so the second keeps its newest remaining run."""
     first, second, third = [await end_run(store) for _ in range(3)]
     clock.advance(100)
     prunings = [PruneRuns(ids, ended_before=clock()) for ids in ((third,), (first, second))]
@@ -152,10 +152,10 @@ async def test_run_pruned_earlier_in_the_batch_is_not_the_run_to_continue(
 
 
 @pytest.mark.proves("I3")
-async def test_continue_after_a_pruning_in_one_batch_does_not_use_the_pruned_run(
+async def test_continue_does_not_use_a_run_that_was_pruned_earlier_in_its_batch(
     store: SqlStore, clock: FakeClock
 ) -> None:
-    """As if it had come a moment later: the pruned run is not its predecessor."""
+    """The pruned run is not its predecessor, as if Continue had come in a later batch."""
     old = await end_run(store)
     clock.advance(100)
     count, accepted = await apply_in_one_batch(
@@ -166,7 +166,7 @@ async def test_continue_after_a_pruning_in_one_batch_does_not_use_the_pruned_run
 
 
 @pytest.mark.proves("I3")
-async def test_pruning_after_a_continue_in_one_batch_finds_the_key_busy(
+async def test_pruning_finds_a_key_busy_after_a_continue_earlier_in_its_batch(
     store: SqlStore, clock: FakeClock
 ) -> None:
     old = await end_run(store)
@@ -179,7 +179,7 @@ async def test_pruning_after_a_continue_in_one_batch_finds_the_key_busy(
 
 
 @pytest.mark.proves("I14")
-async def test_pruned_stream_reports_its_first_complete_position(store: SqlStore) -> None:
+async def test_pruned_stream_reports_up_to_which_event_it_was_pruned(store: SqlStore) -> None:
     for number in range(6):
         await submit_run(store, f"key-{number}")
     await store.apply(PruneEvents(4))
@@ -223,7 +223,7 @@ async def test_events_written_in_the_same_batch_are_not_pruned(store: SqlStore) 
 
 
 @pytest.mark.proves("I6")
-async def test_idempotency_key_is_forgotten_after_its_time(
+async def test_idempotency_key_can_be_used_again_after_its_retention(
     store: SqlStore, clock: FakeClock
 ) -> None:
     first = await submit_run(store, "a", idempotency_key="old")

@@ -125,7 +125,9 @@ async def test_schedule_fires_once_if_two_engines_fire_it_at_the_same_time(
 
 
 @pytest.mark.proves("I18")
-async def test_schedule_fires_once_in_one_batch(store: SqlStore, clock: FakeClock) -> None:
+async def test_schedule_fires_once_if_one_batch_fires_it_twice(
+    store: SqlStore, clock: FakeClock
+) -> None:
     hourly = a_schedule()
     fire_at = await start_schedule(store, clock, hourly)
     clock.advance(HOUR_S)
@@ -136,7 +138,9 @@ async def test_schedule_fires_once_in_one_batch(store: SqlStore, clock: FakeCloc
 
 
 @pytest.mark.proves("I18")
-async def test_busy_key_is_recorded_as_a_rejected_run(store: SqlStore, clock: FakeClock) -> None:
+async def test_schedule_that_fires_while_its_key_is_busy_records_a_rejected_run(
+    store: SqlStore, clock: FakeClock
+) -> None:
     hourly = a_schedule(key="ann")
     fire_at = await start_schedule(store, clock, hourly)
     active_id = await submit_run(store, "ann")
@@ -149,7 +153,9 @@ async def test_busy_key_is_recorded_as_a_rejected_run(store: SqlStore, clock: Fa
 
 
 @pytest.mark.proves("I18")
-async def test_full_lane_is_recorded_as_a_rejected_run(store: SqlStore, clock: FakeClock) -> None:
+async def test_schedule_that_fires_while_its_lane_is_full_records_a_rejected_run(
+    store: SqlStore, clock: FakeClock
+) -> None:
     hourly = a_schedule(key="ann")
     await store.apply(SetLane(name=CRON_LANE, max_queued=0, max_concurrent=0))
     fire_at = await start_schedule(store, clock, hourly)
@@ -162,10 +168,10 @@ async def test_full_lane_is_recorded_as_a_rejected_run(store: SqlStore, clock: F
 @pytest.mark.parametrize(
     "other", [{}, {"expression": "*/30 * * * *"}, {"time_zone": "Asia/Tokyo"}], ids=str
 )
-async def test_clock_that_jumps_back_fires_nothing_again(
+async def test_schedule_does_not_fire_again_after_the_clock_jumps_back(
     store: SqlStore, clock: FakeClock, other: dict[str, Any]
 ) -> None:
-    """Not even if the schedule is changed in between and has new fire times there."""
+    """This holds even if the schedule changes and has new fire times in the repeated hours."""
     fire_at = await start_schedule(store, clock, a_schedule(missed=MissedPolicy.ONCE))
     clock.advance(HOUR_S)
     await fire_until_done(store, a_schedule(missed=MissedPolicy.ONCE))
@@ -329,7 +335,7 @@ async def test_schedule_is_paused_only_at_the_revision_that_was_read(
 
 
 @pytest.mark.proves("I18")
-async def test_clock_set_back_and_a_pause_fire_nothing_again(
+async def test_schedule_does_not_fire_again_if_it_is_paused_after_a_clock_jump_back(
     store: SqlStore, clock: FakeClock
 ) -> None:
     hourly = a_schedule()

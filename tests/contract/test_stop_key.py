@@ -87,7 +87,7 @@ async def test_key_without_active_runs_has_nothing_to_stop(store: SqlStore) -> N
 
 
 @pytest.mark.proves("R7.10", "R4.8")
-async def test_active_run_that_refuses_a_cancel_is_reported_and_queued_runs_end(
+async def test_stopping_a_key_ends_queued_runs_even_if_the_active_run_cannot_be_canceled(
     store: SqlStore,
 ) -> None:
     head = await start_run(store)

@@ -136,7 +136,7 @@ async def test_events_are_in_the_order_of_the_accepted_submissions(store: SqlSto
 
 @pytest.mark.proves("I13")
 async def test_several_progress_reports_in_a_batch_become_one_event(store: SqlStore) -> None:
-    """The last one counts, and neither numbering has a gap."""
+    """The last report counts, and neither `seq` nor `run_seq` has a gap."""
     claim = claim_of(await start_run(store))
     reports = [SaveProgress(claim, document({"n": n})) for n in range(10)]
     assert await apply_in_one_batch(store, *reports) == [True] * 10

@@ -237,7 +237,7 @@ async def set_max_queued(store: SqlStore, max_queued: int) -> LaneRow:
 
 @pytest.mark.proves("R1.3")
 async def test_max_queued_counts_only_runs_that_must_wait(store: SqlStore) -> None:
-    """Three slots are free, so three more runs are accepted than may queue."""
+    """Three slots are free, so the lane accepts three runs more than `max_queued`."""
     await set_max_queued(store, 2)
     for number in range(5):
         await submit_run(store, f"key-{number}")
@@ -286,7 +286,7 @@ async def test_simultaneous_submissions_never_overfill_the_queue(
 
 
 @pytest.mark.proves("R2.1")
-async def test_unattended_refusal_is_recorded_as_rejected(
+async def test_refused_unattended_submission_is_recorded_as_a_rejected_run(
     store: SqlStore, clock: FakeClock
 ) -> None:
     active = await submit_run(store)
@@ -318,7 +318,7 @@ async def test_full_lane_rejects_an_unattended_submission(store: SqlStore) -> No
 
 @pytest.mark.proves("R2.1")
 async def test_rejected_run_is_never_continued(store: SqlStore) -> None:
-    """Neither if it is in the table, nor if it was refused in the same batch."""
+    """This holds for a rejected run in the table and for one rejected in the same batch."""
     first = await submit_run(store)
     await store.apply(a_submit(is_unattended=True))
     later_on = a_submit(mode=RunMode.CONTINUE, on_conflict=OnConflict.ENQUEUE)

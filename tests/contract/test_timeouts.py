@@ -124,7 +124,7 @@ async def test_sweep_continues_while_more_is_due(
 async def test_machine_with_a_wrong_clock_uses_the_clock_of_the_server(
     store: SqlStore, target: DatabaseTarget, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also for leases: by any correct clock the lease, in the test's own time, has expired."""
+    """This includes leases: by a correct clock, a lease in the test's own time has expired."""
     await register_instance(store)
     database = store._database
     monkeypatch.setattr(
@@ -137,7 +137,7 @@ async def test_machine_with_a_wrong_clock_uses_the_clock_of_the_server(
 
 
 @pytest.mark.proves("R2.8")
-async def test_run_that_executed_too_long_is_timed_out_and_its_claim_stale(
+async def test_run_that_executed_too_long_is_timed_out_and_its_claim_becomes_stale(
     store: SqlStore, clock: FakeClock
 ) -> None:
     run = await start_run(store, timeout_s=10)
@@ -162,7 +162,7 @@ async def test_run_that_executed_too_long_is_timed_out_and_its_claim_stale(
 
 
 @pytest.mark.proves("R2.8")
-async def test_wait_in_the_queue_does_not_count_towards_the_execution(
+async def test_wait_in_the_queue_does_not_count_towards_the_execution_timeout(
     store: SqlStore, clock: FakeClock
 ) -> None:
     """Run time counts from the start of running (R1.12)."""
@@ -196,7 +196,9 @@ async def test_run_waiting_behind_another_times_out(store: SqlStore, clock: Fake
 
 
 @pytest.mark.proves("R2.8")
-async def test_longest_overdue_run_comes_first(store: SqlStore, clock: FakeClock) -> None:
+async def test_run_that_is_overdue_the_longest_is_read_first(
+    store: SqlStore, clock: FakeClock
+) -> None:
     slow = await submit_run(store, "slow", queue_timeout_s=30)
     quick = await submit_run(store, "quick", queue_timeout_s=10)
     await submit_run(store, "never")
@@ -206,7 +208,7 @@ async def test_longest_overdue_run_comes_first(store: SqlStore, clock: FakeClock
 
 
 @pytest.mark.proves("R2.8")
-async def test_time_continues_while_an_orphan_has_no_holder(
+async def test_timeout_of_a_run_continues_while_it_has_no_holder(
     store: SqlStore, clock: FakeClock
 ) -> None:
     """A run that lost its holder does not get more time than it was granted."""
@@ -220,7 +222,7 @@ async def test_time_continues_while_an_orphan_has_no_holder(
 
 
 @pytest.mark.proves("R4.14")
-async def test_waiting_for_a_person_counts_towards_the_execution(
+async def test_waiting_for_a_person_counts_towards_the_execution_timeout(
     store: SqlStore, clock: FakeClock
 ) -> None:
     run = await start_run(store, timeout_s=10)
@@ -232,7 +234,9 @@ async def test_waiting_for_a_person_counts_towards_the_execution(
 
 
 @pytest.mark.proves("R4.14")
-async def test_parked_time_does_not_count(store: SqlStore, clock: FakeClock) -> None:
+async def test_parked_time_does_not_count_towards_the_execution_timeout(
+    store: SqlStore, clock: FakeClock
+) -> None:
     run = await start_run(store, timeout_s=10)
     clock.advance(4)
     assert await store.apply(Park(claim_of(run)))

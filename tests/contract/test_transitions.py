@@ -122,7 +122,7 @@ async def test_command_for_an_unknown_run_is_refused(store: SqlStore) -> None:
 
 
 @pytest.mark.proves("R2.2")
-async def test_one_of_two_settling_commands_wins_and_the_other_gets_the_status(
+async def test_only_one_of_two_commands_ends_a_run_and_the_other_returns_the_status(
     store: SqlStore, another_store: SqlStore
 ) -> None:
     claim = claim_of(await start_run(store))
@@ -152,7 +152,7 @@ async def test_one_of_two_claims_gets_the_only_run(
 
 @pytest.mark.proves("R2.4")
 async def test_simultaneous_claims_share_the_runs(store: SqlStore, another_store: SqlStore) -> None:
-    """No run is claimed twice, and together the claims take all."""
+    """No run is claimed twice, and together the claims take all runs."""
     run_ids = {await submit_run(store, f"key-{number}") for number in range(12)}
     await raise_limit(store, 100)
     first, second = await register_instance(store), await register_instance(another_store)
@@ -166,7 +166,7 @@ async def test_simultaneous_claims_share_the_runs(store: SqlStore, another_store
 
 
 @pytest.mark.proves("R2.5")
-async def test_completed_then_canceled_is_succeeded(store: SqlStore) -> None:
+async def test_run_that_is_canceled_after_its_completion_stays_succeeded(store: SqlStore) -> None:
     claim = claim_of(await start_run(store))
     assert await store.apply(Complete(claim)) == Settled(RunStatus.SUCCEEDED)
     assert await store.apply(RequestCancel(run_id=claim.run_id)) is CancelResult.TOO_LATE
@@ -213,14 +213,14 @@ async def test_simultaneous_cancel_and_completion_end_in_a_valid_status(
 
 
 @pytest.mark.proves("R2.5")
-async def test_confirmed_cancel_without_a_request_is_refused(store: SqlStore) -> None:
+async def test_confirming_a_cancel_that_was_never_requested_is_refused(store: SqlStore) -> None:
     claim = claim_of(await start_run(store))
     assert await store.apply(ConfirmCancel(claim)) == TooLate(RunStatus.RUNNING)
     assert await read_status(store, claim.run_id) is RunStatus.RUNNING
 
 
 @pytest.mark.proves("R2.6")
-async def test_takeover_keeps_the_status_running_and_emits_one_event_per_step(
+async def test_run_stays_running_in_a_takeover_and_each_step_emits_one_event(
     store: SqlStore,
 ) -> None:
     first = await start_run(store)

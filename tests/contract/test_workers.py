@@ -71,7 +71,7 @@ async def test_only_workers_without_a_recent_heartbeat_are_removed(
 async def test_worker_that_registers_during_its_removal_stays(
     store: SqlStore, clock: FakeClock
 ) -> None:
-    """Both orders, each in one batch."""
+    """In one batch, one worker registers before the removal and another one after it."""
     for name in ("first", "last"):
         await store.apply(register(name))
     clock.advance(100)
@@ -81,7 +81,7 @@ async def test_worker_that_registers_during_its_removal_stays(
 
 
 @pytest.mark.proves("R5.8")
-async def test_repeated_registration_without_a_change_is_no_event(
+async def test_repeated_registration_without_a_change_emits_no_event(
     store: SqlStore, clock: FakeClock
 ) -> None:
     async def count_events() -> int:

@@ -31,7 +31,7 @@ def test_idle_key_admits_a_run_under_every_conflict_policy(on_conflict: OnConfli
         (OnConflict.STEER, Admission.QUEUE),
     ],
 )
-def test_busy_key_is_treated_by_the_policy(
+def test_conflict_policy_decides_the_outcome_for_a_busy_key(
     status: RunStatus, on_conflict: OnConflict, admission: Admission
 ) -> None:
     assert decide_admission(on_conflict, head(status)) is admission

@@ -119,7 +119,7 @@ def test_key_of_an_ended_run_passes_to_the_next_run() -> None:
 
 
 @pytest.mark.proves("I9")
-def test_run_that_leaves_the_queue_of_its_key_keeps_the_order_of_the_others() -> None:
+def test_runs_of_a_key_keep_their_order_when_one_of_them_leaves_the_queue() -> None:
     run, second, third = a_running(), behind(2), behind(3)
     batch = a_batch(run, waiting={"ann": [second, third]})
     batch.move(second, Trigger.CANCEL)
@@ -131,7 +131,7 @@ def test_run_that_leaves_the_queue_of_its_key_keeps_the_order_of_the_others() ->
 
 
 @pytest.mark.proves("I9")
-def test_queue_returns_resumed_runs_first_and_then_by_readiness() -> None:
+def test_queue_returns_resumed_runs_first_and_then_runs_in_order_of_readiness() -> None:
     batch = a_batch()
     ranks = [(QueueRank.READY, 7), (QueueRank.RESUMED, 9), (QueueRank.READY, 3)]
     for number, (rank, ready_seq) in enumerate(ranks):
@@ -165,7 +165,7 @@ def test_counts_of_a_lane_are_updated_within_the_batch() -> None:
 
 
 @pytest.mark.proves("R1.5")
-def test_second_command_of_a_batch_sees_the_first() -> None:
+def test_second_command_of_a_batch_sees_the_changes_of_the_first() -> None:
     batch = a_batch()
     first, second = a_submit(), a_submit()
     third = a_submit(on_conflict=OnConflict.ENQUEUE)

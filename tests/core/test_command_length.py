@@ -74,7 +74,7 @@ def test_document_length_of_a_new_task_counts_params_and_shared_state(
         (a_message(RUN, TEXT), True),
     ],
 )
-def test_a_step_that_continues_its_task_frees_no_capacity(
+def test_each_command_reports_whether_it_may_free_capacity(
     command: Command[Any], may_free_capacity: bool
 ) -> None:
     assert command.may_free_capacity is may_free_capacity

@@ -71,7 +71,7 @@ def test_due_time_is_updated_with_the_deadlines() -> None:
 
 
 @pytest.mark.proves("I18")
-def test_instant_is_exact_to_the_microsecond() -> None:
+def test_adding_seconds_to_an_instant_is_exact_to_the_microsecond() -> None:
     assert add_seconds(Instant(0), seconds=0.000001) == 1
     assert add_seconds(Instant(1_750_000_000_000_000), seconds=0.1) == 1_750_000_000_100_000
 

@@ -126,7 +126,7 @@ PAUSED = slot_event(4, EventType.LANE_CHANGED, '{"max_concurrent":2,"is_paused":
 
 
 @pytest.mark.proves("I5")
-def test_slot_counts_until_its_run_ends_waits_or_is_taken_over() -> None:
+def test_slot_counts_as_held_until_its_run_ends_waits_or_is_taken_over() -> None:
     cancelling = '{"from":"running","to":"cancelling"}'
     two = [SET_TO_2, start(2, "r1"), start(3, "r2")]
     assert replay(*two) == []
@@ -141,7 +141,7 @@ def test_slot_counts_until_its_run_ends_waits_or_is_taken_over() -> None:
 
 
 @pytest.mark.proves("I5")
-def test_doctor_compares_each_event_with_the_limit_at_its_time() -> None:
+def test_doctor_compares_held_slots_with_the_limit_at_the_time_of_each_event() -> None:
     assert replay(start(1, "r1"), start(2, "r2")) == [2]  # Until it is set, the limit is 1.
     assert replay(SET_TO_2, start(2, "r1"), start(3, "r2"), PAUSED) == []
     assert replay(SET_TO_2, start(2, "r1"), PAUSED, start(5, "r2")) == [5]

@@ -67,7 +67,9 @@ def test_encoded_value_decodes_to_the_same_value(value: Any) -> None:
 
 @pytest.mark.proves("I15")
 @given(documents, st.sampled_from([math.nan, math.inf, b"", "\0", "\ud800", {1: 1}, {"\0": 1}]))
-def test_one_error_anywhere_refuses_the_whole_value_and_is_found(value: Any, invalid: Any) -> None:
+def test_value_with_one_nested_error_is_refused_with_the_path_of_the_error(
+    value: Any, invalid: Any
+) -> None:
     with pytest.raises(InvalidInput) as refused:
         encode_document({"a": value, "b": [0, {"c": invalid}]}, field="params")
     assert refused.value.field == "params.b[1].c"

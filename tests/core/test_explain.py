@@ -98,14 +98,14 @@ def test_ended_run_is_explained_by_its_reason(status: RunStatus, how: str) -> No
 
 
 @pytest.mark.proves("R1.12")
-def test_cancel_without_a_reason_is_explained_without_one() -> None:
+def test_explanation_of_a_cancel_without_a_reason_names_no_reason() -> None:
     ended = a_run(**ENDED, status=RunStatus.CANCELED)
     explanation = explain_at_noon(ended, cancel='{"files":"keep","reason":"","by":""}')
     assert explanation.sentence == "The run has ended: canceled."
 
 
 @pytest.mark.proves("S4")
-def test_reason_of_an_end_is_one_short_line_without_control_characters() -> None:
+def test_reason_for_an_ended_run_is_one_short_line_without_control_characters() -> None:
     error = json.dumps({"code": "error", "message": "no\x1b[2J\n disk" + " at all" * 100})
     explanation = explain_at_noon(a_run(**ENDED, status=RunStatus.FAILED), error=error)
     assert explanation.sentence.startswith("The run has ended: failed (no [2J disk at all at all")
@@ -162,7 +162,7 @@ def test_lane_whose_limit_is_below_its_held_slots_is_full() -> None:
     ],
 )
 @pytest.mark.parametrize("leases", [{}, {ALIVE: SOON}], ids=["nobody alive", "alive"])
-def test_paused_lane_is_the_reported_reason_with_or_without_live_instances(
+def test_paused_lane_is_reported_as_the_reason_even_without_live_instances(
     lane: LaneRow, gate: Gate, command: str, leases: dict[InstanceId, int]
 ) -> None:
     explanation = explain_at_noon(a_run(), lane=lane, leases=leases)
@@ -231,7 +231,7 @@ def test_resumed_run_is_explained_by_how_it_lost_its_slot(
     assert explain_at_noon(a_run(**state)).gate is Gate.NOT_CLAIMED
 
 
-def test_run_that_waited_gets_its_slot_from_its_own_instance() -> None:
+def test_run_whose_wait_is_over_needs_its_own_instance_to_take_a_slot() -> None:
     explanation = explain_at_noon(a_run(**HELD | RESUMED | {"slot": None}))
     assert (explanation.gate, explanation.holder_ids) == (Gate.NOT_CLAIMED, (ALIVE,))
     assert "its instance takes a slot" in explanation.sentence

@@ -80,7 +80,7 @@ def test_each_type_is_encoded_to_its_json() -> None:
     }
 
 
-def test_objects_and_keywords_give_the_same_json() -> None:
+def test_object_and_its_fields_as_keywords_are_encoded_to_the_same_json() -> None:
     assert derive_object_encoder(Shape)(SHAPE) == encode_shape(**vars(SHAPE))
 
 
@@ -115,7 +115,7 @@ def test_extended_encoder_adds_the_fields_of_a_subclass() -> None:
     st.sampled_from(NodeRunStatus),
     st.none() | st.text(),
 )
-def test_payload_equals_its_fields(
+def test_encoded_payload_contains_exactly_its_fields(
     seq: int, node: str, branch: int | None, status: NodeRunStatus, worker: str | None
 ) -> None:
     payload = NodeRan(seq, node, branch, 1, status, "", node, worker)

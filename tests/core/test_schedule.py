@@ -82,7 +82,7 @@ def test_hourly_job_fires_every_hour_through_clock_changes(zone: str, day: str) 
 
 
 @pytest.mark.proves("I18")
-def test_expression_with_a_star_follows_the_wall_clock() -> None:
+def test_expression_with_a_star_follows_the_wall_clock_through_clock_changes() -> None:
     starred = a_schedule("*/30 2 * * *", time_zone=BERLIN)
     in_autumn = [at(f"2026-10-25T02:{m}", BERLIN, fold=fold) for fold in (0, 1) for m in ("00", 30)]
     assert fire_times(starred, at("2026-10-25T00:00", BERLIN), 4) == in_autumn
@@ -138,7 +138,7 @@ def test_fire_time_is_due_from_its_instant_and_never_before(missed: MissedPolicy
 
 @pytest.mark.proves("I18")
 @pytest.mark.parametrize("missed", MissedPolicy)
-def test_clock_that_jumps_back_fires_nothing_again(missed: MissedPolicy) -> None:
+def test_schedule_does_not_fire_again_after_the_clock_jumps_back(missed: MissedPolicy) -> None:
     for back_s in (0.000001, 1, 3_599, 3_600, 40 * DAY_S):
         now = add_seconds(TEN, seconds=-back_s)
         assert hourly(missed).find_due(after=TEN, now=now) is None
@@ -154,7 +154,7 @@ def test_fire_time_is_missed_when_it_is_more_than_a_minute_late() -> None:
 
 
 @pytest.mark.proves("I18")
-def test_after_a_jump_forward_skip_drops_all_and_once_fires_the_last() -> None:
+def test_policy_skip_drops_all_missed_times_and_policy_once_fires_the_last() -> None:
     now = at("2027-02-03T04:30")
     newest = at("2027-02-03T04:00")
     assert hourly().find_due(after=NINE, now=now) == DueTime(newest, is_dropped=True)
@@ -166,7 +166,7 @@ def test_after_a_jump_forward_skip_drops_all_and_once_fires_the_last() -> None:
 @pytest.mark.proves("I18")
 @pytest.mark.parametrize("missed", MissedPolicy)
 @pytest.mark.parametrize("late_s", [0, 30, 60])
-def test_fire_time_that_is_not_late_fires_instead_of_missed_earlier_ones(
+def test_fire_time_that_is_not_late_fires_in_place_of_earlier_missed_ones(
     missed: MissedPolicy, late_s: float
 ) -> None:
     noon = at("2026-05-04T12:00")
@@ -177,7 +177,7 @@ def test_fire_time_that_is_not_late_fires_instead_of_missed_earlier_ones(
 
 @pytest.mark.proves("I18")
 @pytest.mark.parametrize("missed", MissedPolicy)
-def test_two_times_that_are_not_late_fire_one_after_the_other(missed: MissedPolicy) -> None:
+def test_two_fire_times_that_are_not_late_fire_one_after_the_other(missed: MissedPolicy) -> None:
     each_minute = a_schedule("* * * * *", missed=missed)
     now = add_seconds(TEN, seconds=60)
     assert each_minute.find_due(after=Instant(TEN - 1), now=now) == DueTime(TEN)

@@ -33,7 +33,7 @@ def cancelling_count() -> int:
     return task.cancelling()
 
 
-async def test_a_failed_loop_cancels_the_body_and_the_other_loops_and_is_raised() -> None:
+async def test_the_error_of_a_loop_is_raised_and_cancels_the_body_and_other_loops() -> None:
     error, loops = ZeroDivisionError("internal error"), list[asyncio.Task[None]]()
 
     async def body() -> None:
@@ -49,7 +49,7 @@ async def test_a_failed_loop_cancels_the_body_and_the_other_loops_and_is_raised(
     assert cancelling_count() == 0
 
 
-async def test_a_loop_that_fails_while_its_service_stops_is_raised() -> None:
+async def test_the_error_of_a_loop_that_fails_during_the_stop_is_raised() -> None:
     """The body has ended, so the code that stops the service is cancelled."""
     is_stopping = asyncio.Event()
 
@@ -68,7 +68,7 @@ async def test_a_loop_that_fails_while_its_service_stops_is_raised() -> None:
     assert cancelling_count() == 0
 
 
-async def test_a_failed_loop_is_raised_also_if_the_body_raises_another_error() -> None:
+async def test_the_error_of_a_loop_is_raised_even_if_the_body_raises_another_error() -> None:
     async def body() -> None:
         async with BackgroundTasks() as background:
             background.start_loop(fail(ZeroDivisionError()))
@@ -102,7 +102,7 @@ async def test_the_first_of_several_errors_is_raised() -> None:
         asyncio.CancelledError("mine"),
     ],
 )
-async def test_an_error_of_the_body_is_raised_as_it_is(error: BaseException) -> None:
+async def test_an_error_of_the_body_is_raised_unchanged(error: BaseException) -> None:
     async def body() -> None:
         async with BackgroundTasks() as background:
             background.start_loop(never_end())
@@ -130,7 +130,7 @@ async def test_cancelling_the_caller_cancels_the_body_and_its_loops() -> None:
     assert loops[0].cancelled()
 
 
-async def test_a_cancel_during_the_end_of_the_block_propagates_and_ends_every_task() -> None:
+async def test_a_cancel_while_the_block_exits_propagates_and_ends_every_task() -> None:
     tasks, is_ending = list[asyncio.Task[None]](), asyncio.Event()
 
     async def body() -> None:
@@ -146,7 +146,7 @@ async def test_a_cancel_during_the_end_of_the_block_propagates_and_ends_every_ta
     assert tasks[0].cancelled()
 
 
-async def test_loops_are_cancelled_and_other_tasks_are_awaited_at_the_end() -> None:
+async def test_when_the_block_ends_loops_are_cancelled_and_other_tasks_are_awaited() -> None:
     is_ending, results = asyncio.Event(), list[str]()
 
     async def end_late() -> None:
@@ -162,7 +162,7 @@ async def test_loops_are_cancelled_and_other_tasks_are_awaited_at_the_end() -> N
     assert results == ["ended"]
 
 
-async def test_an_error_in_the_body_does_not_prevent_the_wait_for_its_tasks() -> None:
+async def test_tasks_are_awaited_even_if_the_body_raises_an_error() -> None:
     results = list[str]()
 
     async def end_late() -> None:
@@ -177,7 +177,7 @@ async def test_an_error_in_the_body_does_not_prevent_the_wait_for_its_tasks() ->
     assert results == ["ended"]
 
 
-async def test_the_current_round_is_finished_at_the_end_and_no_other_begins() -> None:
+async def test_when_the_block_ends_the_current_round_finishes_and_no_other_begins() -> None:
     has_begun, results = asyncio.Event(), list[str]()
 
     async def run_slowly() -> None:
@@ -202,7 +202,7 @@ async def test_a_task_that_does_not_end_in_time_is_cancelled(
 
 
 @pytest.mark.proves("I20")
-async def test_a_loop_continues_after_an_outage_and_a_crash_which_are_logged(
+async def test_a_loop_logs_an_outage_or_a_crash_and_continues(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     errors, has_succeeded = [OUTAGE, ZeroDivisionError("internal error")], asyncio.Event()

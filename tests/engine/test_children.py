@@ -70,7 +70,7 @@ async def test_a_chain_of_parents_reaches_the_depth_limit_in_a_lane_with_one_slo
 
 
 @pytest.mark.proves("I5")
-async def test_a_plain_function_starts_children(url: str) -> None:
+async def test_a_plain_function_can_start_children(url: str) -> None:
     hw = Headway(url)
 
     @hw.job()
@@ -174,7 +174,7 @@ async def test_children_that_are_still_active_end_with_their_parent(url: str, en
 
 
 @pytest.mark.proves("R2.6")
-async def test_a_retry_keeps_successful_children_and_repeats_the_others(url: str) -> None:
+async def test_a_retry_keeps_successful_children_and_repeats_failed_ones(url: str) -> None:
     hw, calls = Headway(url), list[str]()
 
     @hw.job()

@@ -61,7 +61,7 @@ def blocking_doc(member: Any) -> str:
 
 
 @pytest.mark.parametrize(("original", "blocking"), TWINS)
-def test_blocking_class_has_every_public_member_and_no_other(
+def test_blocking_class_has_the_same_public_members_as_its_async_original(
     original: type, blocking: type
 ) -> None:
     expected = public_members(original).keys() | set_attributes(original)

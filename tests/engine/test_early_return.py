@@ -214,7 +214,7 @@ async def test_a_plain_job_that_ends_during_the_stop_succeeds(
 
 
 @pytest.mark.proves("R4.10")
-async def test_a_job_can_read_the_reason_for_its_end(url: str) -> None:
+async def test_a_job_can_read_why_it_must_end(url: str) -> None:
     endings: list[str | None] = []
 
     def headway_with_job() -> tuple[Headway, asyncio.Event]:

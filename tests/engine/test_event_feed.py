@@ -108,7 +108,7 @@ async def test_events_outside_the_window_are_read_from_the_database(
 
 
 @pytest.mark.proves("I16")
-async def test_a_watcher_receives_at_most_a_page(store: SqlStore) -> None:
+async def test_a_watcher_receives_at_most_one_page_per_read(store: SqlStore) -> None:
     claim = claim_of(await start_run(store))
     async with open_feed(store) as feed:
         begin = feed.last_seq
@@ -168,7 +168,9 @@ async def test_an_event_callback_that_raises_affects_no_other_event(store: SqlSt
 
 
 @pytest.mark.proves("I14")
-async def test_a_gap_is_reported_or_followed_by_the_oldest_stored_events(store: SqlStore) -> None:
+async def test_a_gap_is_reported_and_a_read_may_continue_with_the_oldest_events(
+    store: SqlStore,
+) -> None:
     await submit(store, 6)
     await store.apply(PruneEvents(up_to_seq=4))
     async with open_feed(store) as feed:
@@ -215,8 +217,10 @@ async def test_after_a_failover_no_buffered_event_is_served(store: SqlStore) -> 
 
 
 @pytest.mark.proves("I14")
-async def test_time_of_the_last_event_is_read_once_after_a_failover(store: SqlStore) -> None:
-    """Each watcher needs it for each ping, and there may be thousands of them."""
+async def test_the_time_of_the_last_event_is_read_only_once_after_a_failover(
+    store: SqlStore,
+) -> None:
+    """Each watcher needs it for each ping, and there may be thousands of watchers."""
     primary = Primary(store)
     reader = CountedReader(primary)
     async with open_feed(store, reader=reader) as feed:
@@ -232,7 +236,7 @@ async def test_time_of_the_last_event_is_read_once_after_a_failover(store: SqlSt
 
 
 @pytest.mark.proves("I16")
-async def test_the_missing_time_of_an_event_is_read_once(store: SqlStore) -> None:
+async def test_the_time_of_a_missing_event_is_read_only_once(store: SqlStore) -> None:
     reader = CountedReader(store.events)
     async with open_feed(store, reader=reader) as feed:
         before = reader.time_count

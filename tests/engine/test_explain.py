@@ -13,7 +13,7 @@ pytestmark = pytest.mark.backend("sqlite")
 
 
 @pytest.mark.proves("R1.12")
-async def test_explain_gives_the_reason_why_a_run_waits(url: str) -> None:
+async def test_explain_reports_why_a_run_waits(url: str) -> None:
     hw, has_begun, release = Headway(url), asyncio.Event(), asyncio.Event()
 
     @hw.job()
@@ -37,7 +37,7 @@ async def test_explain_gives_the_reason_why_a_run_waits(url: str) -> None:
         assert (await hw.explain(second.id)).gate is Gate.ENDED
 
 
-async def test_explain_names_the_run_that_does_not_exist(url: str) -> None:
+async def test_explain_of_a_missing_run_raises_an_error_that_names_its_id(url: str) -> None:
     async with Headway(url) as hw:
         with pytest.raises(RunNotFound, match="there is no run 'none'"):
             await hw.explain("none")

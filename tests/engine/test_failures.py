@@ -267,7 +267,7 @@ def test_the_traceback_of_an_unprintable_error_is_still_text() -> None:
     assert "\0" not in format_traceback(ValueError("a\0b\ud800"))
 
 
-def test_closing_a_coroutine_from_outside_is_not_an_error_of_its_function() -> None:
+def test_a_coroutine_that_is_closed_from_outside_is_not_a_function_error() -> None:
     seen: list[bool] = []
 
     async def work() -> None:
@@ -300,7 +300,7 @@ def raise_interrupt() -> None:
 @pytest.mark.parametrize(
     ("interrupt", "expected"), [(interrupt_by_signal, False), (raise_interrupt, True)]
 )
-def test_an_interrupt_by_signal_differs_from_one_that_a_job_raises(
+def test_a_keyboard_interrupt_is_a_job_error_only_if_the_job_raised_it(
     interrupt: Callable[[], None], expected: bool, handler: str
 ) -> None:
     def handle(number: int, frame: object) -> None:

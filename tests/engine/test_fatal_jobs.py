@@ -62,7 +62,7 @@ async def test_a_job_that_kills_its_process_three_times_fails_as_poison(
 
 
 @pytest.mark.proves("I8")
-async def test_a_child_that_survives_a_killed_process_does_not_count_as_alive(url: str) -> None:
+async def test_a_killed_process_counts_as_dead_even_if_its_forked_child_survives(url: str) -> None:
     """The child inherited all open files, and its parent is killed during a write."""
     run_id, child = await asyncio.to_thread(run_until_killed, url)
     try:
@@ -91,7 +91,7 @@ def run_until_killed(url: str) -> tuple[RunId, int]:
 
 
 @pytest.mark.proves("I8")
-async def test_a_job_whose_forked_child_exits_continues(url: str) -> None:
+async def test_a_job_continues_after_its_forked_child_exits(url: str) -> None:
     ended = await asyncio.to_thread(run_program, url, "child exits")
     assert ended.returncode == 0
     assert ended.stdout.splitlines()[-2:] == ["the child ended with 1", "done"]

@@ -46,7 +46,7 @@ async def test_a_file_is_visible_only_when_it_is_complete(url: str, tmp_path: Pa
 
 
 @pytest.mark.proves("R1.8")
-async def test_a_block_that_fails_leaves_the_previous_file(url: str, tmp_path: Path) -> None:
+async def test_an_error_in_the_file_block_keeps_the_previous_file(url: str, tmp_path: Path) -> None:
     hw = Headway(url)
 
     @hw.job()
@@ -107,7 +107,9 @@ async def test_a_plain_function_writes_files(url: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.proves("R1.8")
-async def test_a_plain_function_that_is_cancelled_leaves_no_part(url: str, tmp_path: Path) -> None:
+async def test_a_plain_function_that_is_cancelled_leaves_no_partial_file(
+    url: str, tmp_path: Path
+) -> None:
     hw, started = Headway(url), asyncio.Event()
     loop = asyncio.get_running_loop()
 
@@ -297,7 +299,7 @@ async def test_a_file_written_under_a_stale_claim_is_not_published(
 
 
 @pytest.mark.proves("I2")
-async def test_a_stale_claim_does_not_remove_the_parts_of_its_successor(
+async def test_a_stale_claim_does_not_remove_the_partial_files_of_its_successor(
     url: str, tmp_path: Path
 ) -> None:
     hw, other = Headway(url), Headway(url)

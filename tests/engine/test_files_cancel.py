@@ -77,7 +77,9 @@ async def test_cancel_with_keep_removes_only_unfinished_files_and_continue_skips
 
 
 @pytest.mark.proves("R1.12")
-async def test_delete_removes_only_the_files_of_this_run(url: str, tmp_path: Path) -> None:
+async def test_cancel_with_delete_removes_only_the_files_of_the_canceled_run(
+    url: str, tmp_path: Path
+) -> None:
     hw = Headway(url)
     mirror = Mirror(hw)
     async with hw:
@@ -243,7 +245,7 @@ async def test_canceling_a_queued_run_touches_no_file(url: str, tmp_path: Path) 
 
 
 @pytest.mark.proves("R1.12")
-async def test_a_runner_on_another_data_directory_deletes_nothing_here(
+async def test_an_instance_deletes_no_files_in_the_data_directory_of_another_instance(
     url: str, tmp_path: Path
 ) -> None:
     """As on another host: only an instance with access to the folder deletes the files."""
@@ -272,10 +274,10 @@ def hold_write_lock(url: str) -> Iterator[None]:
 
 
 @pytest.mark.proves("R1.8", "R1.12")
-async def test_a_denied_job_that_returns_ends_canceled_after_a_slow_write(
+async def test_a_job_that_returns_after_a_cancel_is_canceled_despite_a_slow_write(
     url: str, tmp_path: Path
 ) -> None:
-    """The grace period applies to the job, not to the write that stores its end."""
+    """The grace period applies to the job, not to the write that stores how the run ended."""
     hw, denied, go = Headway(url), asyncio.Event(), asyncio.Event()
 
     @hw.job()

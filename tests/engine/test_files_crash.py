@@ -66,10 +66,10 @@ async def test_after_a_kill_the_next_execution_finds_a_file_complete_or_absent(
 @pytest.mark.proves("R1.12")
 @pytest.mark.parametrize("point", ["entered", "renamed", "waits"])
 @pytest.mark.parametrize("files", ["keep", "delete"])
-async def test_files_of_a_killed_executor_are_kept_or_deleted_on_cancel(
+async def test_a_cancel_keeps_or_deletes_the_files_of_a_killed_executor(
     url: str, tmp_path: Path, point: str, files: str
 ) -> None:
-    """No process executes the run, so the sweep does it, also for files not renamed yet."""
+    """No process executes the run, so the sweep handles its files, even those not renamed yet."""
     run_id = await run_until_killed(url, point)
     finished = list(PATHS) if point == "waits" else [PATHS[0]]
     async with Headway(url) as hw:  # Without the job, so that the run is not resumed.
@@ -100,10 +100,10 @@ async def test_an_interrupted_delete_is_completed_by_the_next_process(
 
 
 @pytest.mark.proves("R1.12")
-async def test_a_run_that_starts_before_the_sweep_completes_the_delete(
+async def test_if_a_run_starts_before_the_sweep_it_completes_the_interrupted_delete(
     url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Otherwise it would skip files that are about to be deleted."""
+    """Otherwise the new run would skip files that are about to be deleted."""
     monkeypatch.setattr("headway.services.engine.engine.FILES_SWEEP_S", 1e6)
     run_id = await run_until_killed(url, "half removed")
     async with headway_with_mirror(url) as hw:
@@ -115,7 +115,7 @@ async def test_a_run_that_starts_before_the_sweep_completes_the_delete(
 
 
 @pytest.mark.proves("R1.8")
-async def test_a_run_that_starts_before_the_sweep_completes_the_rename(
+async def test_if_a_run_starts_before_the_sweep_it_completes_the_interrupted_rename(
     url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Otherwise a later sweep would overwrite a file of the new run."""

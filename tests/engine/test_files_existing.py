@@ -38,7 +38,7 @@ async def hw(url: str) -> AsyncIterator[Headway]:
 
 
 @pytest.mark.proves("R1.12")
-async def test_a_start_without_a_choice_is_refused_and_writes_nothing(
+async def test_a_start_without_on_existing_output_is_refused_and_writes_nothing(
     hw: Headway, tmp_path: Path
 ) -> None:
     before = await records_of(hw)
@@ -129,8 +129,8 @@ async def test_output_that_cannot_be_archived_is_not_removed(hw: Headway, tmp_pa
 
 
 @pytest.mark.proves("R1.12")
-async def test_the_choice_is_stored_with_a_queued_run(hw: Headway, tmp_path: Path) -> None:
-    """The executor applies the choice when the run starts."""
+async def test_on_existing_output_is_stored_with_a_queued_run(hw: Headway, tmp_path: Path) -> None:
+    """The executor applies the option when the run starts."""
     await hw.lanes.set("main", max_concurrent=0)
     run = await hw.start("work", key="ann", params={"paths": []}, on_existing_output="delete")
     assert len(contents(tmp_path)) == 2
@@ -141,7 +141,7 @@ async def test_the_choice_is_stored_with_a_queued_run(hw: Headway, tmp_path: Pat
 
 
 @pytest.mark.proves("R1.12")
-async def test_continue_keeps_the_output_and_accepts_no_choice(hw: Headway) -> None:
+async def test_continue_keeps_the_output_and_refuses_on_existing_output(hw: Headway) -> None:
     run = await hw.continue_("work", key="ann", params={"paths": []})
     assert await run.result() == [True, True]
     with pytest.raises(InvalidInput, match="on_existing_output cannot be set in the mode"):
@@ -153,7 +153,9 @@ async def test_continue_keeps_the_output_and_accepts_no_choice(hw: Headway) -> N
 
 
 @pytest.mark.proves("R1.12")
-async def test_a_key_without_files_requires_no_choice(hw: Headway, tmp_path: Path) -> None:
+async def test_a_key_without_files_does_not_require_on_existing_output(
+    hw: Headway, tmp_path: Path
+) -> None:
     for _ in range(2):
         await (await hw.start("talk", key="bob")).result()
         await (await hw.start("talk")).result()
@@ -161,7 +163,9 @@ async def test_a_key_without_files_requires_no_choice(hw: Headway, tmp_path: Pat
 
 
 @pytest.mark.proves("R1.12")
-async def test_a_start_after_a_delete_requires_no_choice(hw: Headway) -> None:
+async def test_after_a_delete_the_next_start_does_not_require_on_existing_output(
+    hw: Headway,
+) -> None:
     await (
         await hw.start("work", key="ann", params={"paths": []}, on_existing_output="delete")
     ).result()
@@ -169,7 +173,7 @@ async def test_a_start_after_a_delete_requires_no_choice(hw: Headway) -> None:
 
 
 @pytest.mark.proves("R1.8")
-async def test_a_cancel_stops_the_packing_of_an_archive(
+async def test_a_cancel_stops_the_creation_of_an_archive(
     hw: Headway, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     packing, may_continue = asyncio.Event(), asyncio.Event()

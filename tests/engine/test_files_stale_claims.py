@@ -30,8 +30,10 @@ async def write_file(files: RunFiles, path: str, content: bytes) -> None:
 
 
 @pytest.mark.proves("I2")
-async def test_a_stale_execution_does_not_prepare_output_again(url: str, tmp_path: Path) -> None:
-    """For example, it waited for the folder while its successor prepared it and ran the job."""
+async def test_a_stale_execution_does_not_prepare_the_output_folder_again(
+    url: str, tmp_path: Path
+) -> None:
+    """For example, it waited for the folder while its successor prepared the folder and ran."""
     async with Headway(url) as hw:
         stale = await start_run(hw.store, on_existing_output=OnExistingOutput.DELETE)
         await orphan_run(hw.store, stale.run_id)

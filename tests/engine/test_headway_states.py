@@ -208,7 +208,7 @@ async def test_a_job_that_starts_with_the_engine_can_use_headway(url: str) -> No
         assert await hw.run(await hw.run(run_id).result(10)).result(10) == "ann"
 
 
-async def test_a_job_can_still_use_headway_while_the_block_closes(url: str) -> None:
+async def test_a_job_can_still_use_headway_while_the_with_block_exits(url: str) -> None:
     hw, has_started, results = Headway(url, stop_wait_s=0.0), asyncio.Event(), list[object]()
 
     @hw.job

@@ -181,7 +181,7 @@ async def test_a_cancel_sent_before_the_subscription_is_found(
 
 
 @pytest.mark.proves("I3")
-async def test_without_redis_answers_and_cancels_still_arrive(
+async def test_answers_and_cancels_still_arrive_without_redis(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(engine, "POLL_S", 0.01)
@@ -225,7 +225,7 @@ async def test_a_run_is_registered_in_redis_until_it_has_ended(
 
 
 @pytest.mark.proves("R3.11")
-async def test_a_takeover_replaces_the_lease_and_cleanup_by_the_old_claim_keeps_it(
+async def test_a_takeover_replaces_the_lease_and_the_old_claim_cannot_remove_it(
     url: str, redis_server: RedisServer, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The old process has stopped, but its lease stays in Redis until it expires."""

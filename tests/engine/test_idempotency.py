@@ -33,7 +33,7 @@ async def start_run(
 @pytest.mark.parametrize(
     "arguments", [{}, {"params": {}}, {"key": "ann", "params": {"url": "x"}}], ids=str
 )
-async def test_changed_defaults_and_lanes_do_not_change_a_request(
+async def test_a_request_stays_the_same_if_the_defaults_or_the_lane_of_its_job_change(
     url: str, arguments: dict[str, Any]
 ) -> None:
     first = await start_run(url, shallow, arguments)
@@ -43,7 +43,7 @@ async def test_changed_defaults_and_lanes_do_not_change_a_request(
 
 
 @pytest.mark.proves("I6")
-async def test_passing_a_default_explicitly_is_another_request(url: str) -> None:
+async def test_a_request_that_passes_a_default_explicitly_is_a_different_request(url: str) -> None:
     arguments = {"params": {"url": "x"}}
     await start_run(url, shallow, arguments)
     for other in (

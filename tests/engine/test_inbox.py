@@ -117,7 +117,7 @@ async def test_answer_given_before_a_crash_applies_only_to_the_same_question(
 
 
 @pytest.mark.proves("R4.15")
-async def test_an_answer_during_the_timeout_does_not_apply_to_the_next_question(
+async def test_an_answer_given_as_its_question_times_out_does_not_apply_to_the_next(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     hw, apply, answered = Headway(url), SqlStore.apply, list[str]()
@@ -189,7 +189,7 @@ async def answer_during_a_read(
 async def test_an_inbox_read_delivers_answers_to_other_waiters(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The first waiter's read takes the answer to the second, whose own read found nothing."""
+    """The first waiter reads the second one's answer, which the second one's own read missed."""
     hw, apply, read_counts = Headway(url), SqlStore.apply, list[int]()
     is_waiting, is_late, may_end = asyncio.Event(), asyncio.Event(), asyncio.Event()
 
@@ -221,7 +221,7 @@ async def test_an_inbox_read_delivers_answers_to_other_waiters(
 async def test_a_cancelled_inbox_read_is_repeated_for_other_waiters(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The first waiter is cancelled while its read takes the answer to the second."""
+    """The first waiter is cancelled while its read consumes the second waiter's answer."""
     hw, apply, read_counts = Headway(url), SqlStore.apply, list[int]()
     is_waiting, is_late, may_end = asyncio.Event(), asyncio.Event(), asyncio.Event()
     has_taken = asyncio.Event()

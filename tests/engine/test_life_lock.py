@@ -81,7 +81,7 @@ def test_a_lock_is_acquired_once_and_only_its_owner_can_read_it(
 
 
 @pytest.mark.proves("I8")
-def test_every_process_finds_a_free_lock_and_can_remove_it(
+def test_every_process_can_detect_and_remove_a_free_lock(
     lock: FileLifeLock, tmp_path: Path
 ) -> None:
     name = leave_stale_lock(tmp_path)
@@ -143,7 +143,7 @@ def test_other_processes_are_counted_only_on_the_same_database(
 
 @pytest.mark.backend("sqlite")
 @pytest.mark.parametrize(("safe_from", "is_logged"), [((99,), True), ((0,), False)])
-async def test_sharing_a_file_with_an_old_sqlite_is_logged_at_start(
+async def test_an_old_sqlite_version_is_logged_if_two_processes_share_the_file(
     url: str,
     safe_from: tuple[int, ...],
     is_logged: bool,

@@ -143,7 +143,7 @@ async def test_the_mirror_catches_up_with_missed_changes(url: str, tmp_path: Pat
 
 
 @pytest.mark.proves("R1.9")
-async def test_another_database_is_mirrored_from_the_start(url: str, tmp_path: Path) -> None:
+async def test_another_database_is_mirrored_from_its_first_event(url: str, tmp_path: Path) -> None:
     (tmp_path / "data" / "runs").mkdir(parents=True)
     (tmp_path / "data" / "runs" / ".seq").write_text("1000000")
     async with headway_with_jobs(url, mirror=True) as hw:

@@ -267,7 +267,7 @@ async def test_on_shutdown_deny_requires_a_schema_that_allows_a_denial(
 
 @pytest.mark.proves("R4.9", "I25")
 @pytest.mark.parametrize("is_plain", [False, True])
-async def test_a_cancel_gives_no_answer_that_violates_the_schema(
+async def test_a_cancel_does_not_answer_with_a_value_that_violates_the_schema(
     url: str, *, is_plain: bool
 ) -> None:
     answers: list[Any] = []

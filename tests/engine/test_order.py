@@ -53,7 +53,7 @@ async def test_one_of_a_hundred_concurrent_starts_for_a_key_is_accepted(url: str
 
 
 @pytest.mark.proves("R1.2")
-async def test_at_most_three_keys_run_at_once_and_each_end_starts_the_next(
+async def test_at_most_three_keys_run_at_once_and_the_next_starts_when_one_ends(
     url: str,
 ) -> None:
     hw, gauge = Headway(url), Gauge()

@@ -55,7 +55,7 @@ async def test_only_old_ended_runs_are_pruned_in_batches(
 
 
 @pytest.mark.proves("I19")
-async def test_the_counts_before_pruning_match_the_pruned_rows(
+async def test_the_counts_predicted_before_pruning_match_the_pruned_rows(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(pruner_module, "BATCH_SIZE", 2)

@@ -34,7 +34,7 @@ async def test_a_run_receives_its_parameters_and_returns_its_result(url: str) ->
 
 
 @pytest.mark.proves("R1.1")
-async def test_a_run_without_a_key_is_its_own_key(url: str) -> None:
+async def test_a_run_without_a_key_uses_its_id_as_its_key(url: str) -> None:
     hw = Headway(url)
 
     @hw.job()
@@ -131,7 +131,7 @@ async def test_a_result_that_is_not_json_fails_the_run_and_names_the_field(
 
 
 @pytest.mark.proves("I15")
-async def test_progress_that_is_not_json_is_an_error_of_the_job(
+async def test_progress_that_is_not_json_raises_an_error_in_the_job(
     url: str,
 ) -> None:
     hw = Headway(url)
@@ -191,7 +191,9 @@ async def test_an_unregistered_job_is_refused_with_the_registered_names(
 
 
 @pytest.mark.proves("I15")
-async def test_a_run_whose_job_has_other_parameters_now_fails_with_a_reason(url: str) -> None:
+async def test_a_run_fails_with_a_reason_if_the_parameters_of_its_job_have_changed(
+    url: str,
+) -> None:
     async def work(ctx: RunContext, pages: int) -> None:
         await asyncio.Event().wait()
 

@@ -150,7 +150,7 @@ async def test_a_change_during_a_read_is_not_missed(
 
 
 @pytest.mark.proves("I8")
-async def test_wait_for_the_end_of_a_run_is_woken_only_by_its_end(
+async def test_a_waiter_for_the_end_of_a_run_is_woken_only_when_the_run_ends(
     here: SqlStore, there: SqlStore, reads: Reads
 ) -> None:
     run_id = await submit_run(there)

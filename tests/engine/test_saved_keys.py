@@ -51,7 +51,7 @@ async def test_incomplete_saved_parameters_are_refused_at_the_start(url: str) ->
 
 
 @pytest.mark.proves("R1.7")
-async def test_a_saved_key_that_changes_during_the_start_is_detected(
+async def test_a_start_is_refused_if_its_saved_key_changes_in_the_meantime(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with headway_with_jobs(url) as hw:
@@ -76,7 +76,7 @@ async def test_a_saved_key_that_changes_during_the_start_is_detected(
 
 
 @pytest.mark.proves("R1.12")
-async def test_saving_copied_parameters_overwrites_all_but_the_key(url: str) -> None:
+async def test_copied_parameters_replace_all_saved_parameters_of_another_key(url: str) -> None:
     async with headway_with_jobs(url) as hw:
         copied = await hw.keys.save("ann", job="mirror", params={"url": "a", "page": 7})
         await hw.keys.save("bob", job="mirror", params={"page": 3})

@@ -65,7 +65,7 @@ async def test_each_poll_fires_due_schedules_and_returns_the_next_delay(
 
 
 @pytest.mark.proves("I18")
-async def test_after_a_pause_missed_times_are_handled_and_the_next_ones_fire(
+async def test_missed_fire_times_are_handled_after_a_pause_and_later_ones_fire(
     store: SqlStore, clock: FakeClock
 ) -> None:
     await fire_due(store, IDS, HOURLY)
@@ -201,7 +201,7 @@ async def test_fire_times_missed_while_no_process_ran_fire_once(url: str) -> Non
         assert record.params == '{"page":3}'
 
 
-async def test_an_error_of_the_scheduler_ends_the_body(
+async def test_an_error_of_the_scheduler_cancels_the_body_and_is_raised(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def raise_error(*_: object) -> float:
@@ -262,7 +262,7 @@ async def test_a_schedule_must_be_registered_before_the_start(url: str) -> None:
 
 
 @pytest.mark.proves("I6")
-async def test_the_run_of_a_schedule_can_be_started_at_once(url: str) -> None:
+async def test_a_run_of_a_schedule_can_be_started_by_hand(url: str) -> None:
     hw = Headway(url)
 
     @hw.job(timeout_s=7)

@@ -124,7 +124,7 @@ async def test_a_slot_grant_that_was_lost_is_found_again(
 
 
 @pytest.mark.proves("I5")
-async def test_overlapping_waits_release_the_slot_once_and_regain_it_at_the_end(
+async def test_overlapping_waits_release_the_slot_once_and_regain_it_after_the_last(
     url: str,
 ) -> None:
     hw = Headway(url)
@@ -166,7 +166,7 @@ class ManualClock(SystemClock):
 
 
 @pytest.mark.proves("I5")
-async def test_the_time_to_release_the_slot_is_part_of_the_sleep(
+async def test_the_time_taken_to_release_the_slot_counts_towards_the_sleep(
     url: str,
 ) -> None:
     clock = ManualClock()

@@ -133,7 +133,9 @@ async def test_a_full_inbox_refuses_messages(url: str, monkeypatch: pytest.Monke
 
 
 @pytest.mark.proves("R4.11")
-async def test_a_message_that_cannot_be_steered_starts_the_next_run_of_the_key(url: str) -> None:
+async def test_a_message_that_the_active_run_refuses_starts_the_next_run_of_the_key(
+    url: str,
+) -> None:
     hw, may_end = Headway(url), asyncio.Event()
 
     @hw.job()
@@ -350,7 +352,7 @@ async def test_events_show_the_stages_of_a_cancel(url: str) -> None:
 
 
 @pytest.mark.proves("R4.8")
-async def test_a_plain_function_can_listen(url: str) -> None:
+async def test_a_plain_function_can_listen_for_messages(url: str) -> None:
     hw, listens = Headway(url), asyncio.Event()
     loop = asyncio.get_running_loop()
 
@@ -401,7 +403,9 @@ async def test_a_plain_function_listens_from_its_first_read_of_messages(url: str
 
 
 @pytest.mark.proves("R4.14", "I26")
-async def test_compacting_before_listening_does_not_make_a_run_listen(url: str) -> None:
+async def test_a_run_that_compacts_before_it_listens_accepts_no_messages_afterwards(
+    url: str,
+) -> None:
     hw = Headway(url)
 
     @hw.job()

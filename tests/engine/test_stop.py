@@ -243,7 +243,7 @@ async def test_a_cancelled_body_ends_cancelled_and_its_runs_are_released(
     assert is_ready_for_others(record.run)
 
 
-async def test_a_cancel_ends_the_wait_for_active_runs(url: str) -> None:
+async def test_cancelling_the_task_ends_the_wait_for_active_runs(url: str) -> None:
     stage = Stage(url, stop_wait_s=3_600)
     is_leaving = asyncio.Event()
 
@@ -288,7 +288,7 @@ async def test_an_engine_declared_dead_stops_its_runs_and_registers_again(
 async def test_an_engine_that_cannot_renew_its_lease_stops_its_runs(
     url: str,
 ) -> None:
-    """No other process reports it: its claims stay current until others can write."""
+    """Its claims stay current, because no other process can write that it is dead."""
     stage = Stage(url, lease_ttl_s=1.0)
     async with stage.hw as hw:
         run = await hw.start("work", key="ann")
@@ -302,7 +302,7 @@ async def test_an_engine_that_cannot_renew_its_lease_stops_its_runs(
 
 
 @pytest.mark.proves("R4.13")
-async def test_an_idle_engine_detects_its_declared_death_at_renewal(
+async def test_an_idle_engine_detects_at_renewal_that_it_was_declared_dead(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(claimer, "POLL_S", 3_600)

@@ -57,7 +57,7 @@ async def test_runs_in_an_unnamed_lane_start_at_once_and_one_by_one(
 async def test_runs_in_many_unnamed_lanes_do_not_wait_for_each_other(
     url: str, monkeypatch: pytest.MonkeyPatch, lane_count: int
 ) -> None:
-    """The lanes may be more than one poll covers. One transaction may accept all the runs."""
+    """There may be more lanes than one poll covers, and one transaction may accept all runs."""
     monkeypatch.setattr(claimer, "POLL_S", HOUR_S)
     async with headway_with_job(url) as hw, asyncio.timeout(60):
         for _ in range(2):

@@ -70,7 +70,7 @@ async def test_runs_that_waited_for_a_person_resume_before_queued_runs(
 
 
 @pytest.mark.proves("R4.9")
-async def test_without_an_answer_in_time_the_answer_is_none(url: str) -> None:
+async def test_an_interrupt_without_an_answer_in_time_returns_none(url: str) -> None:
     hw = Headway(url)
 
     @hw.job()
@@ -123,7 +123,7 @@ async def test_a_sleeping_run_releases_its_slot(url: str) -> None:
 
 
 @pytest.mark.proves("I3")
-async def test_messages_reach_the_job_in_order_and_are_refused_after_its_end(url: str) -> None:
+async def test_messages_reach_the_job_in_order_and_are_refused_after_the_run_ends(url: str) -> None:
     hw, may_read = Headway(url), asyncio.Event()
 
     @hw.job()
@@ -142,7 +142,7 @@ async def test_messages_reach_the_job_in_order_and_are_refused_after_its_end(url
 
 
 @pytest.mark.proves("R1.10")
-async def test_progress_is_stored_ten_times_a_second_with_its_last_value(
+async def test_progress_is_stored_at_most_ten_times_a_second_and_keeps_the_last_value(
     url: str,
 ) -> None:
     hw = Headway(url)
@@ -190,7 +190,7 @@ async def test_an_event_with_a_reserved_or_invalid_type_is_refused(
         assert await (await hw.start("emits_reserved")).result(10) == "refused"
 
 
-async def test_a_timeout_of_result_does_not_end_the_run(url: str) -> None:
+async def test_a_timeout_while_waiting_for_the_result_does_not_end_the_run(url: str) -> None:
     hw, release = Headway(url), asyncio.Event()
 
     @hw.job()
@@ -229,7 +229,9 @@ async def test_a_job_that_ends_its_wait_regains_its_slot_before_it_continues(
 
 @pytest.mark.proves("R4.15")
 @pytest.mark.parametrize("limit_s", [0, 0.1])  # While it is being opened, and while it waits.
-async def test_an_interrupt_that_its_job_abandoned_is_closed(url: str, limit_s: float) -> None:
+async def test_an_interrupt_is_closed_when_its_job_stops_waiting_for_it(
+    url: str, limit_s: float
+) -> None:
     hw, has_continued, may_end = Headway(url), asyncio.Event(), asyncio.Event()
 
     @hw.job()
@@ -274,7 +276,7 @@ async def test_a_run_without_a_key_can_be_submitted_idempotently(url: str) -> No
 
 
 @pytest.mark.proves("I5")
-async def test_a_wait_cancelled_at_once_leaves_the_job_with_a_slot(url: str) -> None:
+async def test_a_job_keeps_its_slot_if_its_wait_is_cancelled_at_once(url: str) -> None:
     hw = Headway(url)
 
     @hw.job()

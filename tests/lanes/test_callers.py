@@ -49,7 +49,7 @@ async def test_cancelling_one_queued_entry_keeps_the_order_of_the_others(
 
 
 @pytest.mark.proves("R3.12")
-async def test_slot_of_an_entry_cancelled_as_it_starts_goes_to_the_next_entry(
+async def test_next_entry_gets_the_slot_of_an_entry_that_is_cancelled_as_it_starts(
     lanes: Lanes, stage: WorkStage
 ) -> None:
     for cancel_first in (True, False):
@@ -157,7 +157,7 @@ async def test_task_that_ends_in_time_is_not_affected_by_its_timeout(
 
 
 @pytest.mark.proves("R3.12")
-async def test_result_returned_after_the_cancel_of_a_timeout_is_the_result(
+async def test_work_cancelled_by_its_timeout_may_still_return_a_result(
     lanes: Lanes,
 ) -> None:
     async def finish_quickly() -> str:
@@ -170,7 +170,9 @@ async def test_result_returned_after_the_cancel_of_a_timeout_is_the_result(
 
 
 @pytest.mark.proves("R3.12")
-async def test_time_in_the_queue_does_not_count_as_work(lanes: Lanes, stage: WorkStage) -> None:
+async def test_time_in_the_queue_does_not_count_towards_the_timeout(
+    lanes: Lanes, stage: WorkStage
+) -> None:
     await stage.call(lanes.run("cron", stage.work("first")))
     waiting = await stage.call(lanes.run("cron", stage.work("last"), timeout_s=0.05))
     await asyncio.sleep(0.06)
@@ -179,7 +181,7 @@ async def test_time_in_the_queue_does_not_count_as_work(lanes: Lanes, stage: Wor
 
 
 @pytest.mark.proves("R3.12")
-async def test_cancel_by_the_caller_reaches_work_with_a_timeout_once(
+async def test_work_with_a_timeout_is_cancelled_only_once_by_its_caller(
     lanes: Lanes, stage: WorkStage
 ) -> None:
     stubborn = Stubborn()
@@ -197,7 +199,7 @@ async def test_cancel_by_the_caller_reaches_work_with_a_timeout_once(
 
 
 @pytest.mark.proves("R3.12")
-async def test_cancel_of_the_caller_during_the_grace_period_does_not_disturb_the_cleanup(
+async def test_cancelling_the_caller_in_the_grace_period_does_not_disturb_the_cleanup(
     stage: WorkStage,
 ) -> None:
     lanes, stubborn = Lanes(grace_s=60), Stubborn()

@@ -9,7 +9,7 @@ from tests.lanes.scenes import WorkStage, settle
 
 
 @pytest.mark.proves("R3.9")
-async def test_drain_waits_for_the_work_of_all_lanes_that_was_active_at_the_call(
+async def test_drain_waits_for_work_in_all_lanes_that_was_active_when_it_began(
     lanes: Lanes, stage: WorkStage
 ) -> None:
     await stage.call(lanes.run("cron", stage.work("a")))
@@ -27,7 +27,7 @@ async def test_drain_waits_for_the_work_of_all_lanes_that_was_active_at_the_call
 
 
 @pytest.mark.proves("R3.9")
-async def test_timeout_of_a_drain_is_an_answer_and_not_an_error(
+async def test_drain_that_times_out_returns_false_and_does_not_raise(
     lanes: Lanes, stage: WorkStage
 ) -> None:
     await stage.call(lanes.run("cron", stage.work("a")))

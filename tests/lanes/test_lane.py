@@ -45,7 +45,7 @@ def test_as_many_entries_are_active_as_the_limit_allows() -> None:
 
 
 @pytest.mark.proves("R3.1")
-def test_nested_drain_starts_no_entry_and_none_is_lost() -> None:
+def test_nested_drain_starts_no_entry_and_loses_none() -> None:
     lane = a_lane(max_concurrent=0)
     for number in range(3):
         lane.enqueue(an_entry(number), 0.0)
@@ -63,7 +63,7 @@ def test_nested_drain_starts_no_entry_and_none_is_lost() -> None:
 
 
 @pytest.mark.proves("R3.1")
-def test_interrupted_drain_resets_the_guard() -> None:
+def test_lane_can_be_drained_again_after_an_interrupted_drain() -> None:
     lane = a_lane(max_concurrent=0)
     lane.enqueue(an_entry(1), 0.0)
     lane.enqueue(an_entry(2), 0.0)
@@ -73,7 +73,7 @@ def test_interrupted_drain_resets_the_guard() -> None:
 
 
 @pytest.mark.proves("R3.8")
-def test_end_of_a_task_of_an_old_generation_frees_no_slot() -> None:
+def test_task_of_an_old_generation_frees_no_slot_when_it_ends() -> None:
     lane, old, new, third = a_lane(), an_entry(1), an_entry(2), an_entry(3)
     for entry in (old, new, third):
         lane.enqueue(entry, 0.0)

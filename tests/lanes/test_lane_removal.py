@@ -86,7 +86,7 @@ def test_refused_limit_creates_no_lane(lanes: Lanes) -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_a_million_keys_leak_no_memory() -> None:
-    """In a process of its own, because measuring coverage of a million calls takes minutes."""
+    """It runs in its own process: measuring coverage of a million calls takes minutes."""
     environment = {name: value for name, value in os.environ.items() if "COVERAGE" not in name}
     command = [sys.executable, "-m", "tests.lanes.memory_of_a_million"]
     ended = subprocess.run(

@@ -65,7 +65,7 @@ async def test_session_holds_its_lane_while_it_waits_for_the_global_one(
 
 
 @pytest.mark.proves("R3.3")
-async def test_session_and_global_lanes_can_be_combined_by_hand(lanes: Lanes) -> None:
+async def test_session_lane_and_global_lane_can_be_nested_by_hand(lanes: Lanes) -> None:
     async def work() -> str:
         return "done"
 

@@ -28,7 +28,7 @@ def pop_all(queue: PriorityQueue) -> list[int]:
 
 
 @pytest.mark.proves("R3.12")
-def test_urgent_entries_go_first_and_equals_in_the_order_of_arrival() -> None:
+def test_urgent_entries_go_first_and_equally_urgent_ones_in_order_of_arrival() -> None:
     queue = a_queue(BACKGROUND, NORMAL, FOREGROUND, BACKGROUND, NORMAL, FOREGROUND)
     assert pop_all(queue) == [2, 5, 1, 4, 0, 3]
 
@@ -91,7 +91,7 @@ def test_entries_ahead_are_the_more_urgent_ones_and_earlier_ones_of_equal_priori
 
 @pytest.mark.proves("R3.12")
 @given(st.lists(st.one_of(st.just("add"), st.just("pop"), st.integers(0, 300)), max_size=60))
-def test_queue_gives_the_same_entries_as_a_list(moves: list[str | int]) -> None:
+def test_queue_behaves_like_a_plain_list(moves: list[str | int]) -> None:
     fifo, model, numbers = Fifo(), list[Entry](), count()
     for move in moves:
         if move == "add":

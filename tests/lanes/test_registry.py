@@ -107,7 +107,7 @@ def test_message_that_cannot_be_queued_returns_the_reason(
 
 
 @pytest.mark.proves("R3.11")
-def test_run_that_refuses_or_raises_does_not_raise_at_the_sender(
+def test_sender_gets_a_refusal_if_the_run_refuses_its_message_or_raises(
     runs: ActiveRunRegistry, caplog: pytest.LogCaptureFixture
 ) -> None:
     refusing = FakeRun()

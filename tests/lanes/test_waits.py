@@ -46,7 +46,7 @@ async def test_wait_of_two_seconds_is_reported_once(
 
 
 @pytest.mark.proves("R3.2")
-async def test_warning_comes_during_the_wait(stage: WorkStage) -> None:
+async def test_long_wait_is_reported_while_the_entry_still_waits(stage: WorkStage) -> None:
     waits = WaitRecorder()
     lanes = Lanes()
     await stage.call(lanes.run("cron", stage.work("first"), name="first"))
@@ -64,7 +64,7 @@ async def test_warning_comes_during_the_wait(stage: WorkStage) -> None:
 
 
 @pytest.mark.proves("R3.2")
-async def test_timer_that_fires_early_by_the_own_clock_is_set_again(
+async def test_timer_that_fires_too_early_by_the_clock_of_the_lanes_is_set_again(
     lanes: Lanes, stage: WorkStage, clock: ManualClock
 ) -> None:
     waits = WaitRecorder()
@@ -150,7 +150,7 @@ class MeddlingHandler(logging.Handler):
 
 
 @pytest.mark.proves("R3.12")
-async def test_log_handler_that_changes_limits_and_raises_keeps_the_order(
+async def test_entries_keep_their_order_if_a_log_handler_changes_limits_and_raises(
     lanes: Lanes, stage: WorkStage, clock: ManualClock
 ) -> None:
     for name in ("first", "second", "third"):

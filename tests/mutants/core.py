@@ -17,7 +17,7 @@ CORE: Final = (
         file="core/command/run/inbox.py",
         edits=(("run.status is RunStatus.QUEUED and self.delivery", "not run and self.delivery"),),
         test_file="tests/contract/test_messages.py",
-        test="test_queued_run_accepts_only_messages_that_wait",
+        test="test_queued_run_accepts_only_messages_that_can_wait_for_its_start",
     ),
     Mutant(
         name="unread messages are not reported",
@@ -87,7 +87,7 @@ CORE: Final = (
             ),
         ),
         test_file="tests/contract/test_cancel.py",
-        test="test_running_run_is_cancelling_at_once_with_a_deadline",
+        test="test_cancel_makes_a_running_run_cancelling_at_once_with_a_deadline",
     ),
     Mutant(
         name="deaths are not counted, so no run is ever poison",
@@ -152,7 +152,7 @@ CORE: Final = (
         file="core/command/admin/schedules.py",
         edits=(("last_fire_at=due.fire_at, rev", "last_fire_at=Instant(due.fire_at - 1), rev"),),
         test_file="tests/contract/test_schedules.py",
-        test="test_schedule_fires_once_in_one_batch",
+        test="test_schedule_fires_once_if_one_batch_fires_it_twice",
     ),
     Mutant(
         name="stopping a key cancels only its first run, so the next one starts",

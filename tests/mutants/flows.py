@@ -19,7 +19,7 @@ FLOWS: Final = (
             ),
         ),
         test_file="tests/engine/flow/test_child_tasks.py",
-        test="test_a_call_that_ends_during_the_retry_of_a_commit_is_not_repeated",
+        test="test_a_call_that_ends_while_a_lost_commit_is_retried_is_not_repeated",
     ),
     Mutant(
         name="a task that continues uses the newest version of its flow",
@@ -59,7 +59,7 @@ FLOWS: Final = (
             ),
         ),
         test_file="tests/engine/flow/test_signals.py",
-        test="test_a_signal_accepted_in_time_counts_when_it_is_applied_late",
+        test="test_a_signal_accepted_in_time_counts_even_if_it_is_applied_late",
     ),
     Mutant(
         name="a task succeeds without a signal that was accepted before its end",
@@ -97,7 +97,7 @@ FLOWS: Final = (
         file="core/command/flow/shared_state.py",
         edits=(("self.usage.byte_count + self._later_byte_count(batch)", "self.usage.byte_count"),),
         test_file="tests/contract/test_flows.py",
-        test="test_signals_that_fit_only_one_at_a_time_are_not_both_accepted",
+        test="test_two_signals_that_are_too_large_together_are_not_both_accepted",
     ),
     Mutant(
         name="a program that creates a flow gets another program's flow of the same name",

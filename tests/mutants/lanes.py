@@ -37,6 +37,6 @@ LANES: Final = (
             ),
         ),
         test_file="tests/lanes/test_lane.py",
-        test="test_end_of_a_task_of_an_old_generation_frees_no_slot",
+        test="test_task_of_an_old_generation_frees_no_slot_when_it_ends",
     ),
 )

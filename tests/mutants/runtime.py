@@ -77,6 +77,6 @@ RUNTIME: Final = (
         file="core/command/run/cancel.py",
         edits=((" or run.window == Window.CLOSED", ""),),
         test_file="tests/contract/test_message_windows.py",
-        test="test_cancel_after_the_loop_is_too_late_and_the_key_is_still_held",
+        test="test_cancel_after_the_loop_ended_is_too_late_and_the_run_keeps_its_key",
     ),
 )

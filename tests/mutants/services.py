@@ -32,7 +32,7 @@ SERVICES: Final = (
         file="process/fork_guard.py",
         edits=(("        self.count += 1\n", "        return\n"),),
         test_file="tests/engine/test_poison.py",
-        test="test_a_forked_child_that_returns_from_its_job_exits",
+        test="test_a_forked_child_exits_when_it_returns_from_the_job",
     ),
     Mutant(
         name="the claimer does not poll without a hint",
@@ -51,7 +51,7 @@ SERVICES: Final = (
         file="services/context/slot_switch.py",
         edits=(("elif not is_waiting and not self._has_slot:", "elif not self._has_slot:"),),
         test_file="tests/engine/test_slots.py",
-        test="test_overlapping_waits_release_the_slot_once_and_regain_it_at_the_end",
+        test="test_overlapping_waits_release_the_slot_once_and_regain_it_after_the_last",
     ),
     Mutant(
         name="a waiting job holds its slot",

@@ -54,7 +54,7 @@ async def test_a_long_backlog_of_one_session_does_not_delay_another(queue: Queue
 
 
 @pytest.mark.proves("R3.5")
-async def test_a_failure_starts_the_next_run_like_a_success(queue: Queue) -> None:
+async def test_the_next_work_starts_after_a_failure_as_after_a_success(queue: Queue) -> None:
     await queue.set_limit(1)
     bad = await queue.send("ann", "bad")
     behind = await queue.send("ann", "behind")

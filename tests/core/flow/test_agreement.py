@@ -117,7 +117,7 @@ def test_every_node_run_equals_that_of_the_reference(chance: Random) -> None:
 @SETTINGS
 @given(CHANCES)
 def test_loading_the_state_after_every_commit_makes_no_difference(chance: Random) -> None:
-    """Only the start of a try differs, and so the time that it has left."""
+    """Only the start of a try differs, and with it the time left for the try."""
     driver, reference = run_both(chance, UNEVEN, Crash.RELOAD)
     assert without_start_times(driver) == [row._replace(started=0) for row in reference.rows]
     assert_same_end(driver, reference)

@@ -64,7 +64,7 @@ def test_node_is_tried_again_after_a_delay_with_one_node_run_per_try(crash: Cras
 
 
 @pytest.mark.proves("R5.4")
-def test_without_an_edge_a_failure_fails_and_a_success_completes_the_run() -> None:
+def test_node_without_an_edge_ends_the_run_with_its_own_failure_or_success() -> None:
     failed = a_driver({"a": executor()}, {}, reply_in_order(BROKEN)).run()
     assert failed.end == (RunStatus.FAILED, "broken")
     succeeded = a_driver({"a": executor()}, {}, reply_in_order(Reply(1, 1))).run()
@@ -114,7 +114,7 @@ def test_on_error_maps_an_error_to_its_action(
 
 @pytest.mark.proves("R5.4")
 @pytest.mark.parametrize("crash", Crash)
-def test_other_workers_are_called_within_a_try_and_the_last_error_counts(crash: Crash) -> None:
+def test_other_workers_are_called_within_a_try_and_the_last_error_is_reported(crash: Crash) -> None:
     node = executor(max_attempts=3, attempt_delay_ms=20, weighted_by_load=True)
 
     def answer(call: Any) -> Reply:
@@ -156,7 +156,7 @@ def test_without_max_attempts_every_live_worker_is_called_in_one_try(
 @pytest.mark.proves("R5.4")
 @pytest.mark.parametrize("crash", Crash)
 @pytest.mark.parametrize("end", [NO_WORKER, Reply(1, error="broken", worker_id="w2", is_last=True)])
-def test_node_run_names_the_last_worker_that_answered_when_none_is_left(
+def test_node_run_names_the_last_worker_that_answered_if_no_worker_is_left(
     end: Reply, crash: Crash
 ) -> None:
     node = {"kind": "executor", "service": "s"}
@@ -198,7 +198,7 @@ def test_final_failure_is_not_tried_again() -> None:
 
 @pytest.mark.proves("R5.10")
 @pytest.mark.parametrize("crash", [Crash.NEVER, Crash.LOSE])
-def test_try_that_exceeds_its_time_is_cancelled_at_the_worker(crash: Crash) -> None:
+def test_call_of_a_try_that_times_out_is_cancelled_at_the_worker(crash: Crash) -> None:
     node = executor(timeout_ms=100, max_retries=1, wait_ms=5, on_error={"timeout": "late"})
     driver = a_driver({"a": node, "b": executor()}, {("a", "late"): "b"}, crash=crash).run(300)
     assert summarize_rows(driver.rows) == [

@@ -214,7 +214,7 @@ def test_parsed_fields_have_the_values_of_the_definition() -> None:
 
 
 @pytest.mark.proves("R5.6")
-def test_names_of_any_case_nulls_and_empty_texts_are_accepted() -> None:
+def test_field_names_of_any_case_and_empty_values_are_accepted() -> None:
     definition = {
         "Start": "a",
         "NODES": {
@@ -309,7 +309,7 @@ def test_missing_service_function_or_flow_is_a_warning() -> None:
 
 
 @pytest.mark.proves("R5.2")
-def test_parameters_that_only_the_run_can_supply_are_a_warning() -> None:
+def test_missing_parameters_that_the_run_may_supply_are_a_warning() -> None:
     nodes = {"a": {"kind": "timer"}, "b": {"kind": "approval"}, "c": {"kind": "parallel"}}
     definition = a_definition(nodes, {("a", "x"): "b", ("b", "x"): "c"})
     assert [path for path, _ in warnings(definition)] == [
@@ -321,7 +321,7 @@ def test_parameters_that_only_the_run_can_supply_are_a_warning() -> None:
 
 @pytest.mark.proves("R5.12")
 @pytest.mark.parametrize("name", ["output_key", "error_key"])
-def test_writing_to_the_key_of_the_run_state_is_refused(name: str) -> None:
+def test_output_under_the_reserved_key_of_the_run_state_is_refused(name: str) -> None:
     assert error_paths(a_definition({"a": executor(post={name: "_rt"})})) == [
         f"nodes.a.post.{name}"
     ]
@@ -365,7 +365,7 @@ def test_nesting_of_subflows_is_limited() -> None:
 
 
 @pytest.mark.proves("I15")
-def test_first_errors_are_listed_and_the_rest_counted() -> None:
+def test_first_errors_are_listed_and_further_errors_are_counted() -> None:
     edges = {("a", f"x{at}"): "gone" for at in range(3_000)}
     listed = error_paths(a_definition({"a": executor()}, edges))
     assert len(listed) == DIAGNOSTIC_COUNT_MAX + 1

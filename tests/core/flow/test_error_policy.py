@@ -105,7 +105,7 @@ def test_default_edge_is_followed_after_a_failure_if_the_definition_allows_it() 
 
 
 @pytest.mark.proves("R5.14")
-def test_action_of_on_error_needs_its_own_edge_or_the_error_edge() -> None:
+def test_action_from_on_error_follows_its_own_edge_or_else_the_error_edge() -> None:
     mapped_to_late = executor(on_error="late")
     assert run_to_end(mapped_to_late, ("late", "ship")).state.status is RunStatus.SUCCEEDED
     assert run_to_end(mapped_to_late, ("error", "ship")).state.status is RunStatus.SUCCEEDED
@@ -136,7 +136,7 @@ def test_failure_within_a_subflow_names_the_inner_node() -> None:
 
 
 @pytest.mark.proves("R5.14")
-def test_definition_without_an_error_policy_uses_the_default_of_the_publisher() -> None:
+def test_definition_without_an_error_policy_gets_the_default_at_publishing() -> None:
     definition = a_definition({"a": INNER})
     assert parse_flow(definition).flow.error_policy is ErrorPolicy.FOLLOW_DEFAULT
     strict = parse_flow(definition, default_policy=ErrorPolicy.FAIL).flow
@@ -232,7 +232,7 @@ def test_call_that_times_out_at_a_worker_restarts_the_wait(crash: Crash) -> None
 
 
 @pytest.mark.proves("R5.14")
-def test_timeout_after_a_wait_for_an_unreachable_worker_restarts_the_wait() -> None:
+def test_wait_for_an_unreachable_worker_restarts_after_the_try_times_out() -> None:
     flow = a_flow(
         {"n": executor(max_retries=1, timeout_ms=5_000)}, error_policy="fail", worker_wait_ms=4_000
     )
@@ -248,7 +248,7 @@ def test_timeout_after_a_wait_for_an_unreachable_worker_restarts_the_wait() -> N
 
 
 @pytest.mark.proves("R5.14")
-def test_restart_during_a_call_after_a_wait_restarts_the_wait() -> None:
+def test_wait_for_a_worker_restarts_if_the_process_restarts_during_a_call() -> None:
     answers = reply_in_order(NO_WORKER, Reply(9_000, 7), NO_WORKER)
     driver = start_waiting(answer=answers).run(until_ms=90)
     driver.apply(ServiceOffered("s"))
@@ -263,7 +263,7 @@ def test_restart_during_a_call_after_a_wait_restarts_the_wait() -> None:
 
 @pytest.mark.proves("R5.14")
 @pytest.mark.parametrize("error", ["", "broken"])
-def test_branch_still_waits_after_a_worker_has_ended_another_one(error: str) -> None:
+def test_branch_still_waits_for_a_worker_after_another_branch_has_ended(error: str) -> None:
     each = EACH | {"parallel_mode": "concurrent", "max_parallel": 2}
     each |= {"failure_strategy": "ignore_errors", "timeout_ms": 0}
     settings = FAIL | {"worker_wait_ms": 2_000}
@@ -289,7 +289,7 @@ def test_branch_still_waits_after_a_worker_has_ended_another_one(error: str) -> 
 
 
 @pytest.mark.proves("R5.14")
-def test_stored_wait_without_a_start_is_shown_from_the_entry_of_the_node() -> None:
+def test_stored_wait_without_a_start_time_is_shown_since_the_node_was_entered() -> None:
     driver = start_waiting().run(until_ms=50)
     driver.state.frames[-1].missing_since.clear()
     awaited = awaited_worker(driver.state)
@@ -322,7 +322,7 @@ def test_policy_or_definition_can_disable_the_wait_for_a_worker() -> None:
 
 
 @pytest.mark.proves("R5.14")
-def test_failed_worker_is_not_a_missing_worker() -> None:
+def test_worker_that_failed_is_not_treated_as_missing() -> None:
     answers = reply_in_order(BROKEN, NO_WORKER)
     driver = start_waiting(executor(max_attempts=2), answer=answers).run()
     assert driver.end == (RunStatus.FAILED, "broken")
@@ -397,7 +397,7 @@ def publish_warnings(definition: Json, **settings: Any) -> dict[str, str]:
 
 
 @pytest.mark.proves("R5.14")
-def test_publishing_warns_where_a_failure_follows_the_edge_of_a_success() -> None:
+def test_publishing_warns_if_a_failed_node_would_follow_its_success_edge() -> None:
     nodes = {"credit": executor(), "ship": executor()}
     definition = a_definition(nodes, {("credit", "default"): "ship"})
     assert publish_warnings(definition)["nodes.credit"].startswith(

@@ -40,7 +40,7 @@ def run_over(items: list[Any], node: Json, table: dict[Any, Reply] | None = None
 
 @pytest.mark.proves("R5.12")
 @pytest.mark.parametrize("crash", Crash)
-def test_results_are_in_the_order_of_the_branches_not_of_their_ends(crash: Crash) -> None:
+def test_results_are_in_branch_order_and_not_in_the_order_of_completion(crash: Crash) -> None:
     node = a_foreach(parallel_mode="concurrent", max_parallel=3)
     slow = {item: Reply(60 - 10 * item, item * item) for item in range(6)}
     driver = run_over(list(range(6)), node, slow, crash=crash)
@@ -122,7 +122,7 @@ def test_fail_fast_with_on_error_takes_the_mapped_action() -> None:
 
 @pytest.mark.proves("R5.12")
 @pytest.mark.parametrize("crash", Crash)
-def test_collect_errors_keeps_every_index_and_names_the_errors(crash: Crash) -> None:
+def test_collect_errors_keeps_every_result_at_its_index_and_lists_the_errors(crash: Crash) -> None:
     node = a_foreach(failure_strategy="collect_errors", parallel_mode="concurrent")
     table = {2: Reply(5, error="broken")}
     driver = run_over([1, 2, 3], node, table, crash=crash)
@@ -192,7 +192,7 @@ def test_input_that_is_not_a_list_is_an_error_of_the_node(items: Any) -> None:
 
 @pytest.mark.proves("R5.12")
 @pytest.mark.parametrize("where", ["node", "run"])
-def test_services_of_a_parallel_node_may_be_a_parameter(where: str) -> None:
+def test_services_of_a_parallel_node_may_be_given_as_a_parameter(where: str) -> None:
     services = {"services": ["a", "b"]}
     node: Json = {"kind": "parallel", "post": {"output_key": "out"}}
     node |= {"params": services} if where == "node" else {}
@@ -231,7 +231,7 @@ def test_service_that_is_listed_twice_has_two_results() -> None:
 
 @pytest.mark.proves("R5.10")
 @pytest.mark.parametrize("crash", [Crash.NEVER, Crash.RELOAD])
-def test_list_fans_out_into_child_runs_and_their_results_are_gathered(crash: Crash) -> None:
+def test_foreach_starts_a_child_run_per_item_and_gathers_the_results(crash: Crash) -> None:
     node = a_foreach(flow="resize", parallel_mode="concurrent", max_parallel=4, params={"size": 9})
     del node["service"]
 

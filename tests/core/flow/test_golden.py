@@ -88,7 +88,7 @@ def test_branching_flow_runs_the_chosen_nodes(
 
 @pytest.mark.proves("R5.6")
 @pytest.mark.parametrize("crash", Crash)
-def test_two_parallel_branches_and_their_collection_are_three_node_runs(crash: Crash) -> None:
+def test_two_parallel_branches_and_their_combined_result_give_three_node_runs(crash: Crash) -> None:
     node = a_parallel(["transform", "route"], params={"mul": 3.0, "action": "goX"}, max_parallel=2)
     nodes = {"p": node, "end": END}
     driver = a_driver(nodes, TO_END, example_worker, params={"val": 2.0}, crash=crash).run()

@@ -40,7 +40,7 @@ IS_ODD = {"in": ["$input", [1, 3, 5]]}
         (4, {}, "fallback"),
     ],
 )
-def test_first_case_that_holds_overrides_every_other_action(
+def test_first_case_that_is_true_overrides_every_other_action(
     value: int, post: Json, action: str
 ) -> None:
     node = a_choice(
@@ -57,7 +57,7 @@ def test_first_case_that_holds_overrides_every_other_action(
 
 @pytest.mark.proves("R5.4")
 @pytest.mark.parametrize("crash", Crash)
-def test_chain_of_choices_is_advanced_in_bounded_parts(crash: Crash) -> None:
+def test_long_chain_of_choices_is_executed_in_steps_of_limited_size(crash: Crash) -> None:
     keys = [f"c{at}" for at in range(3 * ENTERED_COUNT_MAX)]
     edges = {(key, "default"): after for key, after in pairwise(keys)}
     driver = a_driver({key: a_choice() for key in keys}, edges, crash=crash)
@@ -143,7 +143,7 @@ def test_timeout_of_a_subflow_cancels_its_nodes(crash: Crash) -> None:
 
 @pytest.mark.proves("R5.10")
 @pytest.mark.parametrize("crash", Crash)
-def test_outer_timeout_comes_first_at_the_same_instant(crash: Crash) -> None:
+def test_outer_timeout_wins_over_an_inner_timeout_at_the_same_instant(crash: Crash) -> None:
     timer = {"kind": "timer", "params": {"delay_ms": 50}}
     node = a_subflow({"in": a_subflow({"t": timer}, timeout_ms=50)}, timeout_ms=50)
     driver = a_driver({"sf": node}, crash=crash).run()
@@ -180,7 +180,7 @@ def test_run_state_shows_a_subflow_and_its_nodes() -> None:
 
 
 @pytest.mark.proves("R5.12")
-def test_run_state_of_a_parallel_node_is_by_service() -> None:
+def test_run_state_of_a_parallel_node_lists_results_by_service() -> None:
     node = {"kind": "parallel", "parallel_services": ["s", "t", "s"], "parallel_mode": "concurrent"}
     driver = a_driver({"p": node}, {}, reply_in_order(Reply(1, "one"), Reply(2, "two"))).run()
     run_state = {"done": {"s": "one", "t": "two"}, "errs": {}, "mode": "concurrent", "max": 0}

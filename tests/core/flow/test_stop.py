@@ -30,7 +30,7 @@ def few_rows() -> Any:
 
 
 @pytest.mark.proves("I17")
-def test_run_aborted_before_its_start_fails_with_a_node_run_that_names_the_error() -> None:
+def test_run_aborted_before_its_start_has_a_failed_node_run_with_the_error() -> None:
     state = create_state(a_flow({"a": executor()}), {})
     commit = step(state, Aborted("too_large"), START)
     assert (state.status, state.error) == (RunStatus.FAILED, "too_large")
@@ -40,7 +40,7 @@ def test_run_aborted_before_its_start_fails_with_a_node_run_that_names_the_error
 
 @pytest.mark.proves("I17")
 @pytest.mark.parametrize("crash", Crash)
-def test_abort_cancels_every_call_and_child_permanently(crash: Crash) -> None:
+def test_abort_cancels_every_child_and_no_later_input_changes_the_run(crash: Crash) -> None:
     fan = {
         "kind": "foreach",
         "flow": "child",
@@ -117,7 +117,7 @@ def test_run_can_be_repeated_from_any_of_its_nodes() -> None:
 
 
 @pytest.mark.proves("R5.5")
-def test_answer_that_arrives_before_the_wake_after_a_crash_is_applied() -> None:
+def test_answer_is_applied_even_if_it_arrives_before_the_wake_after_a_crash() -> None:
     """A child may end while its parent is down, before the parent calls it again."""
     nodes = {"a": {"kind": "flow_ref", "flow": "child", "post": {"output_key": "out"}}}
     driver = a_driver(nodes).run()
@@ -142,7 +142,7 @@ def test_child_is_canceled_by_a_parent_that_was_restarted(flow_input: FlowInput)
 @pytest.mark.proves("I3")
 @pytest.mark.parametrize("crash", Crash)
 def test_signal_is_applied_after_a_success_that_is_not_stored_yet(crash: Crash) -> None:
-    """No other input is applied (R5.11), and a failure has no result."""
+    """A wake is ignored then (R5.11), and after a failure signals are ignored too."""
     approval = {"kind": "approval", "params": {"approval_key": "ok"}, "prep": {"input_key": "ok"}}
     driver = a_driver({"a": approval}, crash=crash)
     driver.signal_after(1, "ok", True)

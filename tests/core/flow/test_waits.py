@@ -52,7 +52,7 @@ def test_invalid_delay_fails_the_node(delay: Any) -> None:
 @pytest.mark.proves("R5.11")
 @pytest.mark.parametrize("crash", Crash)
 @pytest.mark.parametrize("is_early", [True, False])
-def test_signal_ends_the_wait_even_if_it_came_before(crash: Crash, is_early: bool) -> None:
+def test_signal_ends_the_wait_even_if_it_came_before_the_wait(crash: Crash, is_early: bool) -> None:
     nodes = {"a": executor(), "w": a_wait(post={"output_key": "got", "action_key": "act"})}
     answer = lambda _: Reply(100)  # noqa: E731
     driver = a_driver(nodes, {("a", "default"): "w"}, answer, crash=crash)
@@ -67,7 +67,9 @@ def test_signal_ends_the_wait_even_if_it_came_before(crash: Crash, is_early: boo
     ("value", "fires"),
     [(None, False), ("", False), (False, False), (0, True), ("no", True), ([], True)],
 )
-def test_any_value_but_null_false_and_empty_text_is_an_event(value: Any, fires: bool) -> None:
+def test_any_value_except_null_false_and_empty_text_ends_a_wait_for_an_event(
+    value: Any, fires: bool
+) -> None:
     driver = a_driver({"w": a_wait()}).run()
     assert (wait_reason(driver.state), awaited_key(driver.state)) == (EVENT, "flag")
     driver.apply(Signalled("other", True))
@@ -78,7 +80,7 @@ def test_any_value_but_null_false_and_empty_text_is_an_event(value: Any, fires: 
 
 @pytest.mark.proves("R5.11")
 @pytest.mark.parametrize("crash", Crash)
-def test_wait_without_a_signal_fails_with_the_error_timeout(crash: Crash) -> None:
+def test_wait_without_a_signal_fails_with_a_timeout_error(crash: Crash) -> None:
     node = a_wait(on_error={"timeout": "late"}, max_retries=1, wait_ms=10)
     node["params"]["timeout_ms"] = 60
     nodes = {"w": node, "z": executor()}
@@ -100,7 +102,7 @@ def test_signal_at_the_instant_of_the_timeout_is_accepted() -> None:
 
 
 @pytest.mark.proves("I3")
-def test_late_signals_are_all_applied_before_the_timeout() -> None:
+def test_all_late_signals_are_applied_before_the_timeout() -> None:
     driver = a_driver({"w": a_wait(timeout_ms=60)}).run(0)
     driver.now += 100 * MS  # type: ignore[assignment]
     assert driver.apply(Signalled("other", 1)).wake_at == START + 60 * MS
@@ -125,7 +127,7 @@ def test_late_signals_are_all_applied_before_the_timeout() -> None:
         (7, {}, "default"),
     ],
 )
-def test_answer_to_an_approval_is_the_action(answer: Any, post: Json, action: str) -> None:
+def test_answer_to_an_approval_selects_the_action(answer: Any, post: Json, action: str) -> None:
     node = an_approval(post={"output_key": "answer", **post}, prep={"input_key": "$params.what"})
     driver = a_driver({"a": node}, params={"what": "delete 9"}).run()
     assert (wait_reason(driver.state), awaited_key(driver.state)) == (APPROVAL, "ok")
@@ -140,7 +142,7 @@ def test_answer_to_an_approval_is_the_action(answer: Any, post: Json, action: st
 
 @pytest.mark.proves("R5.11")
 @pytest.mark.parametrize("crash", Crash)
-def test_loop_asks_again_after_its_answer_was_consumed(crash: Crash) -> None:
+def test_approval_in_a_loop_asks_again_after_its_answer_was_consumed(crash: Crash) -> None:
     ask = an_approval(post={"output_key": "last"})
     ask["params"]["consume"] = True
     nodes = {"ask": ask, "mend": executor()}

@@ -63,7 +63,7 @@ async def test_an_active_task_cannot_be_rerun(url: str) -> None:
 
 @pytest.mark.proves("I1")
 @pytest.mark.backend("sqlite")
-async def test_a_call_that_ends_during_the_retry_of_a_commit_is_not_repeated(
+async def test_a_call_that_ends_while_a_lost_commit_is_retried_is_not_repeated(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(driver, "RETRY_S", 0.05)

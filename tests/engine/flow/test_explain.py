@@ -157,7 +157,7 @@ async def test_an_engine_drives_tasks_of_a_flow_published_by_another_process(url
 
 
 @pytest.mark.proves("R1.12")
-async def test_explain_reads_the_flow_tables_for_tasks_only(
+async def test_explain_reads_the_flow_tables_only_for_tasks(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     hw, read_ids, read_task = Headway(url), list[RunId](), SqlFlowReader.task

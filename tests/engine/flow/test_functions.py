@@ -19,7 +19,7 @@ COUNT = 3
 
 @pytest.mark.proves("R5.5")
 async def test_a_task_waits_for_a_program_with_its_function(database_url: str) -> None:
-    """A program without it, such as the old version in a rolling deploy, loses nothing (I3)."""
+    """An old program without the function loses nothing, as in a rolling deploy (I3)."""
     fan = {"kind": "foreach", "function": "double", "prep": {"input_key": "$params.list"}}
     fan |= {"parallel_mode": "concurrent", "post": {"output_key": "each"}}
     flow = a_flow({"one": local("double", "$params.n"), "fan": fan}, ("one", "fan"))
@@ -55,7 +55,7 @@ async def test_a_task_waits_for_a_program_with_its_function(database_url: str) -
 
 
 @pytest.mark.proves("R5.10")
-async def test_a_missing_function_is_awaited_until_the_timeout_of_its_node(
+async def test_a_task_waits_for_a_missing_function_until_its_node_times_out(
     database_url: str,
 ) -> None:
     """The timeout continues while the task is parked, and may lead to an error branch."""

@@ -27,8 +27,10 @@ def retry_fast(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.proves("I15")
-async def test_results_that_are_too_large_together_fail_their_node_early(database_url: str) -> None:
-    """This holds even if the results are not stored. The node's error may select an edge."""
+async def test_branch_results_that_are_too_large_in_total_fail_their_node_early(
+    database_url: str,
+) -> None:
+    """The results count even if they are not stored. The node's error may select an edge."""
     hw, count = Headway(database_url, stop_wait_s=0), 0
 
     @hw.flows.function
@@ -138,7 +140,7 @@ async def test_a_step_that_the_database_refuses_repeatedly_fails_its_task(
 async def test_a_database_that_refuses_all_writes_for_a_while_fails_no_task(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """For example, a full disk: its refusals are not caused by the task."""
+    """For example, the disk is full, so the task is not the cause of the refusals."""
     hw = Headway(url, stop_wait_s=0)
 
     @hw.flows.function
@@ -187,7 +189,7 @@ def flow_with_names(*, action: str, key: str) -> dict[str, Any]:
 @pytest.mark.proves("I15")
 @pytest.mark.parametrize("char", ["x", '"', "\x01", "\U0001f600"])
 async def test_every_accepted_name_can_be_stored(database_url: str, char: str) -> None:
-    """A name that is longer, as text or as JSON, is refused with its path (I24)."""
+    """A name that is too long, as text or as JSON, is refused with its path (I24)."""
     hw = Headway(database_url, stop_wait_s=0)
     length = 85 if char == "\x01" else 254
 

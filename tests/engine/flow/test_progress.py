@@ -46,7 +46,7 @@ async def read_progress(run: RunHandle) -> dict[str, Any]:
 
 
 @pytest.mark.proves("R5.7")
-async def test_progress_of_a_call_is_the_progress_of_its_task(url: str) -> None:
+async def test_progress_of_a_call_is_reported_as_progress_of_its_task(url: str) -> None:
     services, go = Services(), asyncio.Event()
 
     @services
@@ -88,7 +88,7 @@ async def test_progress_from_a_thread_names_its_branch(url: str) -> None:
 
 
 @pytest.mark.proves("R5.7")
-async def test_last_of_many_progress_reports_is_stored_before_the_error(
+async def test_last_progress_report_before_an_error_is_stored(
     url: str,
 ) -> None:
     services = Services()

@@ -84,7 +84,7 @@ async def test_failed_calls_share_one_read_of_the_registry() -> None:
     assert registry.read_count <= registry.read_count_max < 200
 
 
-async def test_a_failure_reports_if_another_worker_is_available() -> None:
+async def test_a_failure_reports_whether_another_worker_is_available() -> None:
     workers = make_workers(Registry("v", "w"))
     first = await call_to_failure(workers)
     assert first.worker is not None

@@ -47,7 +47,9 @@ async def actions_of(hw: Headway, task_id: str) -> list[tuple[str, str]]:
 
 
 @pytest.mark.proves("I3")
-async def test_a_signal_accepted_in_time_counts_when_it_is_applied_late(database_url: str) -> None:
+async def test_a_signal_accepted_in_time_counts_even_if_it_is_applied_late(
+    database_url: str,
+) -> None:
     """For example, the lane was full until after the deadline."""
     async with Headway(database_url, stop_wait_s=0) as hw:
         await hw.flows.publish("asks", a_flow({"ask": ASKS}, ("ask", "approved", "")))
@@ -70,7 +72,7 @@ async def test_a_signal_accepted_in_time_counts_when_it_is_applied_late(database
 
 
 @pytest.mark.proves("I3")
-async def test_an_approval_in_time_counts_if_no_program_ran_until_the_deadline(
+async def test_an_approval_in_time_counts_even_if_no_engine_applies_it_in_time(
     database_url: str,
 ) -> None:
     async with Headway(database_url, stop_wait_s=0) as hw:
@@ -106,7 +108,7 @@ def lose_steps(
 
 @pytest.mark.proves("I3")
 @pytest.mark.parametrize("is_crash", [False, True], ids=["broken", "crashed"])
-async def test_a_signal_to_a_queued_task_survives_the_loss_of_its_first_step(
+async def test_a_signal_to_a_queued_task_survives_if_the_first_step_is_lost(
     database_url: str, monkeypatch: pytest.MonkeyPatch, is_crash: bool
 ) -> None:
     """The next program sees the signal even if the first one stored nothing."""
@@ -129,8 +131,8 @@ async def test_a_signal_to_a_queued_task_survives_the_loss_of_its_first_step(
 
 
 @pytest.mark.proves("R5.5")
-async def test_a_repeated_first_node_has_the_same_input(database_url: str) -> None:
-    """A signal sent during its first call applies only to the nodes after it."""
+async def test_a_first_node_that_is_executed_again_gets_the_same_input(database_url: str) -> None:
+    """A signal sent during the node's first call applies only to later nodes."""
     inputs: list[Any] = []
     begun = asyncio.Event()
 
@@ -183,7 +185,7 @@ def signal_at_the_end(
 async def test_a_signal_accepted_before_the_end_is_in_the_result(
     database_url: str, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
-    """No call is repeated for it."""
+    """No call is repeated to apply the signal."""
     hw, count = Headway(database_url, stop_wait_s=0), 0
 
     @hw.flows.function
@@ -234,7 +236,7 @@ async def test_a_signal_that_makes_the_final_state_too_large_fails_the_task(
 @pytest.mark.proves("I15")
 @pytest.mark.backend("sqlite")
 async def test_an_approval_never_overwrites_the_object_that_contains_its_key(url: str) -> None:
-    """Only a signal with the whole object can do that (R5.11)."""
+    """Only a signal with the whole object can replace the object (R5.11)."""
     ask = {"kind": "approval", "params": {"approval_key": "$shared.review.ok"}}
     async with Headway(url, stop_wait_s=0) as hw:
         published = await hw.flows.publish("asks", a_flow({"ask": ask}, ("ask", "approved", "")))

@@ -43,7 +43,7 @@ async def test_a_signal_during_a_call_is_visible_at_once_and_applied_after_it(
 @pytest.mark.parametrize(
     ("cause", "error"), [("cancelled", "CancelledError"), ("late", "TimeoutError")]
 )
-async def test_a_cancellation_inside_a_function_is_its_error(
+async def test_a_cancellation_that_a_function_causes_itself_fails_its_node(
     url: str, cause: str, error: str
 ) -> None:
     hw = Headway(url, stop_wait_s=0)

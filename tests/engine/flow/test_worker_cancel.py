@@ -91,7 +91,7 @@ async def test_a_cancel_names_the_call_and_closes_the_connection(
 
 
 @pytest.mark.proves("I11", "R5.7")
-async def test_a_service_in_a_thread_sees_its_cancel(url: str) -> None:
+async def test_a_service_in_a_thread_can_read_that_its_call_was_canceled(url: str) -> None:
     services, begun, seen = Services(), threading.Event(), threading.Event()
     first_values: list[bool] = []
 
@@ -124,7 +124,7 @@ async def test_a_service_in_a_thread_sees_its_cancel(url: str) -> None:
 
 
 @pytest.mark.proves("I2")
-async def test_the_late_answer_of_a_worker_that_ignores_its_cancel_changes_nothing(
+async def test_a_late_answer_from_a_worker_that_ignored_the_cancel_changes_nothing(
     url: str,
 ) -> None:
     async with open_call(url) as (hw, worker, run):

@@ -86,7 +86,9 @@ async def test_a_task_without_a_worker_is_parked_and_resumes_when_one_registers(
 
 
 @pytest.mark.proves("R5.14")
-async def test_a_task_fails_at_the_end_of_the_wait_and_names_its_node(database_url: str) -> None:
+async def test_a_task_fails_when_the_wait_for_a_worker_ends_and_names_the_node(
+    database_url: str,
+) -> None:
     hw, shipped = a_shop(database_url)
     async with hw:
         await hw.flows.publish("order", SHIPPING | {"worker_wait_ms": 1_000})
@@ -152,7 +154,7 @@ async def test_a_task_can_be_canceled_while_it_waits_for_a_worker(database_url: 
 
 
 @pytest.mark.proves("R5.14")
-async def test_a_worker_of_another_service_wakes_no_task(database_url: str) -> None:
+async def test_a_worker_for_another_service_wakes_no_task(database_url: str) -> None:
     hw, _ = a_shop(database_url)
     async with hw:
         await hw.flows.publish("order", SHIPPING)
@@ -183,7 +185,7 @@ async def test_a_task_waits_for_a_registered_worker_that_is_unreachable(
 
 @pytest.mark.proves("R5.14")
 @pytest.mark.backend("sqlite")
-async def test_a_branch_is_called_when_its_worker_registers_during_another_call(
+async def test_a_waiting_branch_is_called_when_its_worker_registers_during_another_call(
     database_url: str,
 ) -> None:
     hw, _ = a_shop(database_url)

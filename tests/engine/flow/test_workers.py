@@ -45,7 +45,7 @@ def a_worker(name: str, *, load: int = 0, heartbeat_at: int = 0) -> LiveWorker:
 
 
 @pytest.mark.proves("R5.4")
-def test_the_worker_with_the_least_load_is_chosen_or_each_in_turn() -> None:
+def test_workers_are_chosen_by_least_load_or_in_turn() -> None:
     """A worker without a heartbeat for longer than the TTL is not chosen (R5.8)."""
     workers = [a_worker("a", load=3), a_worker("b", load=1), a_worker("c", load=2)]
     now = Instant(15_000_000)
@@ -88,7 +88,7 @@ def test_the_worker_with_the_least_load_is_chosen_or_each_in_turn() -> None:
         ("good", ""),
     ],
 )
-async def test_a_task_continues_after_any_response_of_a_worker(
+async def test_a_task_continues_after_any_response_from_a_worker(
     url: str, service: str, error: str
 ) -> None:
     async with Headway(url, stop_wait_s=0) as hw, hostile_worker() as address:
@@ -106,7 +106,7 @@ async def test_a_task_continues_after_any_response_of_a_worker(
 
 
 @pytest.mark.proves("R5.4")
-async def test_another_worker_is_called_when_one_fails(url: str) -> None:
+async def test_another_worker_is_called_when_the_first_one_fails(url: str) -> None:
     async with Headway(url, stop_wait_s=0) as hw, hostile_worker() as address:
         await hw.workers.register("a", address, ["text"])
         await hw.workers.register("b", "http://127.0.0.1:1", ["text"])
@@ -174,7 +174,7 @@ async def test_a_host_name_is_checked_by_its_resolved_address(
 @pytest.mark.proves("S5")
 @pytest.mark.parametrize("address", ["10.1.2.3", "::ffff:10.1.2.3", "inside", *ALMOST_ADDRESSES])
 async def test_no_socket_is_made_for_a_forbidden_or_malformed_address(address: str) -> None:
-    """This is checked at connect time; a host name is not an address at that point."""
+    """The check is made at connect time, when a host name must already be resolved."""
     for family in (socket.AF_INET, socket.AF_INET6):
         with pytest.raises(AddressNotAllowed):
             AllowedAddresses().make_socket((family, socket.SOCK_STREAM, 6, "", (address, 80)))
@@ -197,7 +197,9 @@ async def test_a_worker_with_an_invalid_url_is_refused(url: str, invalid: str) -
 
 
 @pytest.mark.proves("R5.7")
-async def test_a_worker_counts_its_load_and_uses_a_free_port(url: str) -> None:
+async def test_a_worker_counts_its_calls_and_uses_a_free_port_if_its_port_is_taken(
+    url: str,
+) -> None:
     services, begun, go = Services(), asyncio.Event(), asyncio.Event()
 
     @services
@@ -252,7 +254,7 @@ async def test_a_service_that_calls_sys_exit_fails_only_its_call(service: str) -
 
 
 @pytest.mark.proves("R5.7")
-def test_of_two_workers_on_one_port_the_second_uses_a_free_port() -> None:
+def test_the_second_of_two_workers_on_one_port_uses_a_free_port() -> None:
     """The port is reserved before either of them serves requests."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         url = f"http://127.0.0.1:{free.getsockname()[1]}"
@@ -293,7 +295,7 @@ async def test_each_service_uses_its_workers_in_turn(url: str) -> None:
 
 
 @pytest.mark.proves("R5.8")
-async def test_live_workers_are_determined_by_the_clock_of_the_database(
+async def test_the_database_clock_decides_which_workers_are_live(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """This includes the first task of a program whose own clock is ahead (I18)."""
