@@ -28,7 +28,7 @@ def proven_ids() -> dict[str, Path]:
     return {id_: path for path in paths for id_ in ids_of_markers(path)}
 
 
-def test_every_id_of_a_marker_is_documented() -> None:
+def test_every_id_in_a_proves_marker_is_documented() -> None:
     undocumented = proven_ids().keys() - documented_ids()
     assert not undocumented, f"add to docs/promises.md or docs/requirements.md: {undocumented}"
 

@@ -135,7 +135,7 @@ async def _is_cut_off(connection: asyncpg.Connection) -> bool:
     return True
 
 
-def test_postgres_has_its_commits_after_a_kill_and_a_restart(
+def test_postgres_keeps_its_commits_after_a_kill_and_a_restart(
     postgres_server: PostgresServer,
 ) -> None:
     postgres_server.execute("CREATE TABLE kept (number int)", "INSERT INTO kept VALUES (7)")
@@ -164,7 +164,7 @@ def tls_server(request: pytest.FixtureRequest) -> Iterator[PostgresServer]:
 
 
 @pytest.mark.backend("postgres")
-async def test_postgres_over_tls_requires_the_certificate_of_app(
+async def test_postgres_over_tls_requires_the_client_certificate_of_the_user_app(
     tls_server: PostgresServer,
 ) -> None:
     trusting = ssl.create_default_context(cafile=tls_server.ca_file)
@@ -178,7 +178,7 @@ async def test_postgres_over_tls_requires_the_certificate_of_app(
     await connection.close()
 
 
-def test_the_pair_replicates_promotes_and_fails_back(postgres_pair: PostgresPair) -> None:
+def test_the_postgres_pair_replicates_promotes_and_fails_back(postgres_pair: PostgresPair) -> None:
     primary, standby = postgres_pair.primary, postgres_pair.standby
     primary.execute("CREATE TABLE kept (number int)", "INSERT INTO kept VALUES (7)")
     assert standby.is_in_recovery()
@@ -193,7 +193,9 @@ def test_the_pair_replicates_promotes_and_fails_back(postgres_pair: PostgresPair
     assert primary.execute("SELECT sum(number) FROM kept") == "15"
 
 
-def test_mariadb_has_its_commits_after_a_kill_and_a_restart(mariadb_server: MariaDBServer) -> None:
+def test_mariadb_keeps_its_commits_after_a_kill_and_a_restart(
+    mariadb_server: MariaDBServer,
+) -> None:
     assert "MariaDB" in mariadb_server.version
     mariadb_server.create_database("of_a_test")
     _run(mariadb_server.url("of_a_test"), "CREATE TABLE kept (number int)")

@@ -240,7 +240,7 @@ RULES: Final[list[Callable[[Source], Iterator[int]]]] = [
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.__name__)
-def test_source_has_no(rule: Callable[[Source], Iterator[int]]) -> None:
+def test_no_source_file_violates_the_rule(rule: Callable[[Source], Iterator[int]]) -> None:
     broken = {source.name: list(rule(source)) for source in sources()}
     found = {name: lines for name, lines in broken.items() if lines}
     allowed = {name for rule_name, name in EXCEPTIONS if rule_name == rule.__name__}
@@ -284,5 +284,5 @@ PINNED: Final = (
 
 
 @pytest.mark.parametrize("path", PINNED, ids=lambda path: path.name)
-def test_pinned_dependencies_contain_no_address(path: Path) -> None:
+def test_pinned_dependencies_contain_no_url(path: Path) -> None:
     assert "://" not in path.read_text(encoding="utf-8")

@@ -112,7 +112,7 @@ ANSWERED = (200, 204, 307, 400, 405)
 async def test_paths_without_authentication_do_not_read_large_bodies(
     client: Client, method: str, path: str
 ) -> None:
-    """This holds also for a sign-in. Every other answer is sent before the body arrives."""
+    """This also holds for signing in. Every other path answers before the body arrives."""
     is_sign_in = (method, path) == ("POST", "/api/session")
     for length in (*(() if is_sign_in else (2,)), 4_097, 1_000_000):
         first = f"{method} {path} HTTP/1.1"
@@ -199,7 +199,7 @@ async def submit(session: aiohttp.ClientSession, **params: Any) -> None:
 async def test_thousands_of_idle_connections_cost_little_and_block_no_client(
     tmp_path: Path, limit: str
 ) -> None:
-    """Also if a process may have only 1,024 open files. Each call opens a new connection."""
+    """This also holds with a limit of 1,024 open files. Each call opens a new connection."""
     raise_open_file_limit()
     assert open_file_count_max() >= 2 * IDLE_COUNT
     within = ("sh", "-c", f'ulimit -n {limit} && exec "$@"', "sh")

@@ -169,7 +169,7 @@ async def test_stopping_a_key_cancels_all_its_runs_and_starts_none(client: Clien
     assert (await client.post("/api/stop-key", {"key": "ann"})).body == {"runs": []}
 
 
-async def test_key_that_ends_with_stop_has_its_own_path(client: Client) -> None:
+async def test_key_that_ends_with_slash_stop_can_be_saved_and_read(client: Client) -> None:
     saved = await client.call("PUT", "/api/keys/ann/stop", {"job": "echo"})
     assert (saved.status, saved["key"]) == (200, "ann/stop")
     assert (await client.get("/api/keys/ann/stop"))["key"] == "ann/stop"

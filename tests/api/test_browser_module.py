@@ -159,7 +159,9 @@ async def test_module_reads_the_snapshot_again_when_events_are_missing(tmp_path:
 
 
 @pytest.mark.proves("I14")
-async def test_filtered_stream_may_skip_numbers_and_advances_with_pings(tmp_path: Path) -> None:
+async def test_filtered_stream_may_skip_event_numbers_and_resumes_after_the_last_ping(
+    tmp_path: Path,
+) -> None:
     script = Script([3], [[event(5), ": ping\nid: 8\n\n"], [event(11)]])
     output = await follow_script(tmp_path, script, upto=11, filter_={"key": "ann"})
     assert output == [snapshot(3), *events(5, 11)]

@@ -71,7 +71,7 @@ async def test_golden_flow_with_a_failed_branch_fails_when_published_through_the
 
 
 @pytest.mark.proves("R5.14")
-async def test_failed_step_ends_the_task_unless_the_root_paths_published_the_flow(
+async def test_failed_step_ends_the_task_unless_the_flow_was_published_at_the_root_paths(
     client: Client, worker: Worker
 ) -> None:
     task = await run_to_end(client, SHIPPING, {})
@@ -85,7 +85,7 @@ async def test_failed_step_ends_the_task_unless_the_root_paths_published_the_flo
 
 
 @pytest.mark.proves("R5.14")
-async def test_each_api_stores_its_policy_with_the_definition(client: Client) -> None:
+async def test_each_api_stores_its_default_error_policy_with_the_definition(client: Client) -> None:
     await client.call("PUT", "/api/flows/own", SHIPPING)
     await published(client, SHIPPING, "theirs")
     policies = {}

@@ -81,7 +81,7 @@ async def test_client_that_asks_for_pruned_events_receives_resync(url: str) -> N
 
 
 @pytest.mark.proves("I14")
-async def test_id_beyond_the_last_event_receives_resync(client: Client) -> None:
+async def test_client_with_an_id_beyond_the_last_event_receives_resync(client: Client) -> None:
     async with client.open_stream("/api/events", last_event_id="1000") as events:
         event = await anext(events)
     assert (event.event, event.id) == ("resync", "0")
@@ -108,7 +108,7 @@ async def test_events_are_filtered_by_key_lane_and_type(
 
 
 @pytest.mark.proves("R1.10")
-async def test_state_changes_have_the_state_names_of_the_run(client: Client) -> None:
+async def test_state_change_events_use_the_state_names_of_runs(client: Client) -> None:
     run_id = await client.submit("echo", key="ann")
     async with client.open_stream(f"/api/runs/{run_id}/events") as events:
         states = [(await anext(events)).data["state"] for _ in range(3)]
@@ -265,7 +265,7 @@ async def test_empty_filter_is_refused_for_pages_and_streams(
         ('text/plain;is="not, text/event-stream, and \\", nor this,"', False),
     ],
 )
-async def test_stream_is_sent_if_the_accept_header_names_it(
+async def test_stream_is_sent_only_if_the_accept_header_includes_event_stream(
     client: Client, accept: str, *, is_stream: bool
 ) -> None:
     async with client.session.get("/api/events", headers={"accept": accept}) as answer:
@@ -274,7 +274,7 @@ async def test_stream_is_sent_if_the_accept_header_names_it(
 
 @pytest.mark.proves("I14")
 async def test_open_stream_receives_resync_after_a_failover(url: str) -> None:
-    """A failover may lose the last events, and their numbers are then used for others."""
+    """A failover may lose the last events, and their numbers are then used for other events."""
     async with served(url) as client:
         await client.wait_for_end(await client.submit("echo"))
         async with client.open_stream("/api/events?after=3") as stream:

@@ -172,7 +172,7 @@ async def test_body_without_the_json_content_type_is_refused(client: Client, kin
 
 
 @pytest.mark.proves("S9")
-async def test_internal_error_is_answered_with_an_id_only(
+async def test_answer_to_an_internal_error_has_its_id_but_not_its_message(
     client: Client, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def broken(*_: Any, **__: Any) -> Any:

@@ -45,7 +45,7 @@ async def test_task_is_started_once_per_idempotency_key(client: Client) -> None:
 
 
 @pytest.mark.proves("I6")
-async def test_repeated_start_returns_the_same_task_after_a_newer_flow_version(
+async def test_repeated_start_returns_the_same_task_even_if_the_flow_has_a_newer_version(
     client: Client,
 ) -> None:
     first = await client.post("/api/flows/asks/tasks", {}, idempotency_key="one")

@@ -29,7 +29,7 @@ async def create_items(client: Client) -> dict[str, Any]:
     }
 
 
-async def test_every_list_has_the_address_of_its_next_page(client: Client) -> None:
+async def test_every_list_links_to_its_next_page(client: Client) -> None:
     for path, member in (await create_items(client)).items():
         address = f"{path}{'&' if '?' in path else '?'}limit=2"
         first = await client.get(address)
@@ -59,7 +59,9 @@ async def test_next_page_address_repeats_the_query(client: Client) -> None:
     assert keys == [key] * 3
 
 
-async def test_openapi_document_describes_link_for_every_list_with_a_cursor(client: Client) -> None:
+async def test_openapi_document_describes_the_link_header_of_every_list_with_a_cursor(
+    client: Client,
+) -> None:
     document = (await client.get("/openapi.json")).body
     documented = {
         path

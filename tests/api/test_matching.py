@@ -68,7 +68,7 @@ async def test_single_saved_key_is_read(client: Client) -> None:
     assert (missing.status, missing["code"]) == (404, "key_not_found")
 
 
-async def test_unchanged_lane_has_revision_zero(client: Client) -> None:
+async def test_lane_that_was_never_changed_has_revision_zero(client: Client) -> None:
     lane = await client.get("/api/lanes/main")
     assert (lane.status, lane.headers["etag"]) == (200, '"0"')
     paused = await client.call("PATCH", "/api/lanes/main", {"paused": True}, If_Match="*")

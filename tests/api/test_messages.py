@@ -75,7 +75,7 @@ async def test_a_message_for_a_run_that_has_ended_is_refused_as_no_active_run(
 
 
 @pytest.mark.proves("R4.8", "R4.14", "I26")
-async def test_a_message_is_refused_while_the_run_compacts_and_after_its_loop(
+async def test_a_message_is_refused_during_compaction_and_after_the_run_stops_listening(
     client: Client,
 ) -> None:
     may_go_on = asyncio.Event()

@@ -52,8 +52,10 @@ async def test_wrong_method_is_405_with_the_allowed_methods(client: Client) -> N
 
 @pytest.mark.proves("I15")
 @pytest.mark.parametrize("path", ["/api/rnus", "/api/runs/", "/nothing/%1B%5B2J", f"/{'x' * 300}"])
-async def test_unknown_path_is_404_and_named(client: Client, path: str) -> None:
-    """The answer names the unknown path and where the calls are listed, and no more (S9)."""
+async def test_answer_to_an_unknown_path_is_404_and_names_the_path(
+    client: Client, path: str
+) -> None:
+    """The answer also names the page that lists all calls, and reveals nothing else (S9)."""
     missing = await client.get(path)
     assert (missing.status, missing["code"]) == (404, "not_found")
     shown_path = unquote(path)[:200]

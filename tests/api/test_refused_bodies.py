@@ -54,7 +54,9 @@ def post_with_library(address: str, body_byte_count: int) -> int:
 
 @pytest.mark.proves("I20")
 @pytest.mark.parametrize("is_chunked", [False, True], ids=["length", "chunked"])
-async def test_client_that_still_sends_receives_the_413(client: Client, is_chunked: bool) -> None:
+async def test_client_that_is_still_sending_its_body_receives_the_413(
+    client: Client, is_chunked: bool
+) -> None:
     for number in range(20):
         size = (2 + number % 19) * MIB
         answer = await asyncio.to_thread(
@@ -81,7 +83,7 @@ async def test_slow_sender_cannot_hold_a_refused_connection(
 
 
 @pytest.mark.proves("I20")
-async def test_fast_sender_is_cut_off_after_the_limit_of_bytes(
+async def test_fast_sender_of_a_refused_body_is_cut_off_at_the_byte_limit(
     client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(connection, "DRAIN_BYTE_COUNT_MAX", 4 * MIB)

@@ -86,7 +86,7 @@ async def test_client_cut_off_before_its_first_event_receives_resync_after_a_res
 
 
 @pytest.mark.proves("I14")
-async def test_event_number_beyond_the_restored_stream_receives_resync(url: str) -> None:
+async def test_client_with_a_number_beyond_the_restored_stream_receives_resync(url: str) -> None:
     """A client that stores only the number receives `resync` if the stream is shorter."""
     _, lost_id = await Restored(url).prepare()
     number = lost_id.partition("-")[0]

@@ -23,7 +23,9 @@ async def test_run_is_accepted_executed_and_read(client: Client) -> None:
 
 
 @pytest.mark.proves("R1.1")
-async def test_201_of_a_run_that_started_at_once_shows_it_as_running(client: Client) -> None:
+async def test_submission_answer_shows_a_run_that_started_at_once_as_running(
+    client: Client,
+) -> None:
     first = await client.post("/api/runs", {"job": "stay", "key": "ann"})
     assert (first["status"], first["state"], first["generation"]) == ("running", "Running", 1)
     assert first["started_at"] == first["queued_at"]
@@ -37,7 +39,9 @@ async def test_201_of_a_run_that_started_at_once_shows_it_as_running(client: Cli
 
 
 @pytest.mark.proves("R7.11")
-async def test_traceback_of_a_failed_run_is_only_in_its_own_view(client: Client) -> None:
+async def test_traceback_of_a_failed_run_is_shown_only_when_that_run_is_read(
+    client: Client,
+) -> None:
     async def fail(ctx: RunContext) -> None:
         raise ValueError("the feed is gone")
 
@@ -157,7 +161,9 @@ async def test_run_list_is_paged_newest_first_and_filtered(client: Client) -> No
 
 
 @pytest.mark.proves("I11")
-async def test_cancel_reports_its_effect_and_is_refused_after_the_end(client: Client) -> None:
+async def test_cancel_reports_its_effect_and_is_refused_after_the_run_has_ended(
+    client: Client,
+) -> None:
     run_id = await client.submit("stay", key="ann")
     queued = await client.submit("stay", key="ann", on_conflict="enqueue")
     answer = await client.post(f"/api/runs/{queued}/cancel")

@@ -106,7 +106,7 @@ async def test_saved_secret_is_shown_as_set_and_used(
 
 
 @pytest.mark.proves("R1.12")
-async def test_secret_marked_as_set_is_refused_if_none_is_stored(
+async def test_marker_for_a_stored_secret_is_refused_if_no_secret_is_stored(
     client: Client, used_passwords: list[str]
 ) -> None:
     params = {"name": "bob", "password": SET}
@@ -129,7 +129,7 @@ async def test_refusal_of_an_invalid_secret_does_not_contain_it(
 
 
 @pytest.mark.proves("R1.12")
-async def test_mirror_does_not_contain_the_secret(url: str, tmp_path: Path) -> None:
+async def test_mirror_of_a_run_does_not_contain_its_secret(url: str, tmp_path: Path) -> None:
     hw = Headway(url, data=tmp_path, mirror=True)
 
     @hw.job()

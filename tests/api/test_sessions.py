@@ -105,7 +105,7 @@ async def test_a_stream_ends_with_the_session_that_opened_it(
 
 
 @pytest.mark.proves("S2")
-async def test_idle_stream_ends_within_a_ping_of_its_session(
+async def test_idle_stream_ends_within_one_ping_interval_after_its_session_ends(
     url: str,
 ) -> None:
     async with served(url, access=TOKENS, sse_ping_interval_s=0.05) as client, asyncio.timeout(30):

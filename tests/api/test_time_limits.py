@@ -25,7 +25,7 @@ def configure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str]
 @pytest.mark.parametrize(
     ("body", "limit_s"), [({}, 1800), ({"timeout_s": None}, None), ({"timeout_s": 7}, 7)]
 )
-async def test_missing_timeout_uses_that_of_the_job_and_null_means_no_timeout(
+async def test_missing_timeout_means_the_default_of_the_job_and_null_means_no_timeout(
     client: Client, body: dict[str, Any], limit_s: float | None
 ) -> None:
     answer = await client.post("/api/runs", {"job": "echo", **body})
@@ -40,7 +40,7 @@ async def test_jobs_are_listed_with_their_default_time_limit(client: Client) -> 
 
 
 @pytest.mark.proves("R3.10", "R3.12")
-async def test_reload_reports_the_changes_or_the_reason_for_none(
+async def test_reload_reports_its_changes_or_why_nothing_was_changed(
     url: str, configure: Callable[[str], object]
 ) -> None:
     tokens = Token("r" * 16, Scope.READ), Token("o" * 16, Scope.OPERATE)

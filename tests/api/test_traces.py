@@ -48,7 +48,7 @@ def run_traced_program(url: str, *more: str) -> dict[str, Any]:
     return output
 
 
-def test_runs_and_worker_calls_are_spans_of_the_trace_of_the_request(url: str) -> None:
+def test_runs_and_worker_calls_are_spans_in_the_trace_of_their_request(url: str) -> None:
     output = run_traced_program(url, "sdk")
     spans = [span for span in output["spans"] if "headway.run_id" in span["attributes"]]
     assert {span["trace_id"] for span in spans} == {TRACE_ID}
@@ -67,7 +67,7 @@ def test_runs_and_worker_calls_are_spans_of_the_trace_of_the_request(url: str) -
     assert {traceparent.split("-")[1] for traceparent in output["stored"]} == {TRACE_ID}
 
 
-def test_trace_is_stored_and_passed_on_without_the_sdk(url: str) -> None:
+def test_trace_is_stored_and_passed_on_even_without_the_opentelemetry_sdk(url: str) -> None:
     output = run_traced_program(url)
     assert output == {"sent": [TRACEPARENT], "stored": [TRACEPARENT] * 2, "spans": []}
 

@@ -125,7 +125,7 @@ async def test_head_request_is_answered_for_every_get_route(url: str) -> None:
         assert (refused.status, refused.headers["allow"]) == (405, "GET, HEAD")
 
 
-async def test_head_request_for_a_stream_ends(url: str) -> None:
+async def test_head_request_for_a_stream_ends_and_leaves_no_stream_open(url: str) -> None:
     async with served(url) as client:
         head = await client.call("HEAD", "/api/events", accept="text/event-stream")
         assert (head.status, head.body) == (200, "")

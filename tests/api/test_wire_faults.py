@@ -141,7 +141,7 @@ async def test_concurrent_signal_and_step_keep_both_writes(
     assert counting.calls["hold"] == 1
 
 
-async def test_step_that_ends_after_a_cancel_does_not_overwrite_it(
+async def test_step_that_ends_after_a_cancel_does_not_overwrite_the_canceled_status(
     client: Client, counting: CountingWorker
 ) -> None:
     task_id = await started(client, flow({"h": executor("hold"), "e": executor("echo")}), {})

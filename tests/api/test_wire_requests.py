@@ -91,7 +91,7 @@ async def test_full_lane_and_full_inbox_are_429(
 
 
 @pytest.mark.proves("R5.6")
-async def test_canceled_parked_task_is_the_last_updated(
+async def test_parked_task_is_listed_first_after_it_is_canceled(
     client: Client,
 ) -> None:
     tasks = [await started(client, WAIT, {}) for _ in range(3)]
@@ -112,7 +112,7 @@ async def test_canceled_parked_task_is_the_last_updated(
 
 
 @pytest.mark.proves("R5.6")
-async def test_long_list_of_node_runs_links_to_the_rest(
+async def test_long_list_of_node_runs_links_to_the_remaining_node_runs(
     client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     keys = [f"n{at}" for at in range(5)]

@@ -40,7 +40,9 @@ async def node_runs(client: Client, task_id: str) -> list[dict[str, Any]]:
 
 
 @pytest.mark.proves("R5.15")
-async def test_two_programs_with_one_flow_name_run_their_own_definitions(client: Client) -> None:
+async def test_programs_that_use_the_same_flow_name_run_their_own_definitions(
+    client: Client,
+) -> None:
     ids = [await published(client, put_text(text), "demo") for text in ("ann", "bob", "cleo")]
     assert len(set(ids)) == 3
     for flow_id, text in zip(ids, ("ann", "bob", "cleo"), strict=True):
@@ -65,7 +67,7 @@ async def test_flows_of_the_api_and_the_root_paths_may_have_the_same_name(client
 
 
 @pytest.mark.proves("R5.15")
-async def test_long_name_that_is_taken_still_creates_a_flow(client: Client) -> None:
+async def test_flow_with_a_long_name_that_is_already_taken_is_still_created(client: Client) -> None:
     name = "n" * 255
     responses = [await client.post("/flows", {"Name": f" {name} "}) for _ in range(2)]
     assert [response.status for response in responses] == [200, 200]
@@ -182,7 +184,7 @@ async def test_max_attempts_limits_how_many_workers_are_called(client: Client) -
         ("dead", "unreachable: cannot connect"),
     ],
 )
-async def test_node_run_distinguishes_no_connection_bad_answers_and_reported_errors(
+async def test_node_run_errors_distinguish_no_connection_invalid_answer_and_reported_error(
     client: Client, name: str, error: str
 ) -> None:
     async with registered(client, name, FAILING.get(name, answer_done)):
@@ -196,7 +198,7 @@ async def test_node_run_distinguishes_no_connection_bad_answers_and_reported_err
 
 
 @pytest.mark.proves("R5.4")
-async def test_unreachable_worker_does_not_hide_the_error_of_another(
+async def test_unreachable_worker_does_not_hide_the_error_reported_by_another_worker(
     client: Client,
 ) -> None:
     async with registered(client, "1-error", answer_error):
@@ -228,7 +230,7 @@ def with_fields(**fields: Any) -> dict[str, Any]:
     ],
     ids=lambda field: next(iter(field)),
 )
-async def test_field_that_changes_the_meaning_is_refused_by_every_api(
+async def test_field_that_would_change_the_meaning_of_a_node_is_refused_by_every_api(
     client: Client, field: dict[str, Any]
 ) -> None:
     flow = await client.post("/flows", {"Name": "demo"})
@@ -256,7 +258,7 @@ async def test_field_that_changes_the_meaning_is_refused_by_every_api(
 
 
 @pytest.mark.proves("R5.15")
-async def test_unknown_fields_are_warnings_and_otherwise_the_answer_is_unchanged(
+async def test_unknown_fields_only_add_warnings_to_the_answer(
     client: Client,
 ) -> None:
     flow = await client.post("/flows", {"Name": "demo"})
@@ -371,7 +373,7 @@ async def test_api_accepts_the_id_format_of_the_root_paths(client: Client) -> No
 
 
 @pytest.mark.proves("R5.6")
-async def test_api_accepts_flow_and_version_ids_for_names(client: Client) -> None:
+async def test_api_accepts_flow_ids_and_version_ids_in_place_of_flow_names(client: Client) -> None:
     flow_id = await published(client, put_text("one"), "demo")
     body = {"FlowID": flow_id, "DefinitionJSON": json.dumps(put_text("two")), "Version": 2}
     assert (await client.post("/flows/version", body)).status == 200

@@ -307,7 +307,7 @@ async def test_unsupported_method_gets_the_error_of_the_contract(
 
 
 @pytest.mark.proves("R5.11")
-async def test_waiting_task_blocks_no_other_and_shows_a_signal_at_once(
+async def test_waiting_task_blocks_no_other_task_and_shows_a_signal_at_once(
     client: Client, worker: Worker
 ) -> None:
     wait = {"start": "w", "nodes": {"w": {"kind": "wait_event", "params": {"signal_key": "go"}}}}

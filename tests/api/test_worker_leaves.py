@@ -76,7 +76,7 @@ async def wait_until(condition: Callable[[], Any]) -> None:
 
 
 @pytest.mark.proves("R5.7")
-async def test_worker_that_leaves_under_load_fails_no_call(
+async def test_no_call_fails_when_a_worker_leaves_under_load(
     client: Client,
 ) -> None:
     services, all_started, may_end = holding_service(4)

@@ -45,7 +45,7 @@ def test_a_slow_page_or_a_growing_heap_is_reported_as_a_miss(
 def test_the_feed_matches_the_schema_of_the_server() -> None:
     """Otherwise the page would receive documents that no server sends.
 
-    Each is checked when it is made.
+    Each document is checked when it is created.
     """
     feed = Feed(run_count=30, changes_per_s=10)
     application(feed)

@@ -32,7 +32,7 @@ def output_of(result: CommandResult) -> str:
 
 
 @pytest.mark.proves("R1.11")
-def test_advised_command_works_with_the_same_app(folder: Path) -> None:
+def test_upgrade_command_advised_by_an_error_works_with_the_same_app(folder: Path) -> None:
     sentence = refusal("run", "submit", "echo", "--app", "jobs:hw", folder=folder)
     _, _, advice = sentence.partition("; run: headway ")
     assert advice == "db upgrade --app jobs:hw"
@@ -106,7 +106,7 @@ def test_app_is_checked_before_the_port(folder: Path) -> None:
 
 
 @pytest.mark.proves("I9")
-def test_server_on_a_port_in_use_executes_nothing(folder: Path) -> None:
+def test_server_executes_no_run_if_its_port_is_in_use(folder: Path) -> None:
     output_of(headway("db", "upgrade", "--app", "jobs:hw", folder=folder))
     run_id = output_of(headway("run", "submit", "echo", "--app", "jobs:hw", folder=folder)).strip()
     with socket.create_server(("127.0.0.1", 0)) as taken:

@@ -171,7 +171,7 @@ async def test_message_to_an_unknown_run_is_not_found(cli: CommandRunner) -> Non
 
 
 @pytest.mark.proves("R4.13")
-async def test_only_open_question_is_answered_without_its_id(
+async def test_question_is_answered_without_its_id_if_it_is_the_only_open_one(
     cli: CommandRunner,
 ) -> None:
     (run_id,) = await cli.lines(runs.submit("ask"))

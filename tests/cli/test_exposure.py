@@ -123,7 +123,7 @@ def test_json_log_warns_of_a_missing_token(tmp_path: Path) -> None:
         ({}, False),
     ],
 )
-def test_address_in_the_banner_answers(
+def test_server_answers_at_the_address_in_its_banner(
     tmp_path: Path, settings: dict[str, str], has_hint: bool
 ) -> None:
     with served_in_subprocess(tmp_path, HEADWAY_TOKEN=OPERATE, **settings) as program:
@@ -133,7 +133,7 @@ def test_address_in_the_banner_answers(
 
 
 @pytest.mark.proves("S2")
-def test_tokens_grant_their_scope_and_only_allowed_hosts_answer(
+def test_tokens_grant_only_their_scope_and_only_allowed_host_names_are_accepted(
     tmp_path: Path,
 ) -> None:
     """The server listens on all addresses, as in a container."""
@@ -240,7 +240,7 @@ def test_missing_jobs_file_is_named(folder: Path, app: str) -> None:
 def test_command_exits_silently_when_its_output_is_closed(
     folder: Path, arguments: tuple[str, ...]
 ) -> None:
-    """As in `headway … | head`, once head has exited."""
+    """This happens in `headway … | head` after `head` has exited."""
     reading, writing = os.pipe()
     os.close(reading)
     result = subprocess.run(

@@ -63,7 +63,7 @@ def test_commands_accept_the_ids_of_the_root_paths(tmp_path: Path) -> None:
 
 
 @pytest.mark.proves("R5.15")
-def test_unknown_fields_are_warned_of_and_unsupported_ones_refused(tmp_path: Path) -> None:
+def test_unknown_fields_cause_warnings_and_unsupported_fields_are_refused(tmp_path: Path) -> None:
     assert headway("db", "upgrade", folder=tmp_path).code == 0
     (tmp_path / "odd.json").write_text(json.dumps(ASK | {"colour": "red"}))
     pushed = headway("flow", "push", "asks", "odd.json", folder=tmp_path)
@@ -101,7 +101,7 @@ def test_strict_option_turns_warnings_into_errors(tmp_path: Path) -> None:
 
 
 @pytest.mark.proves("R5.14")
-def test_definition_without_an_error_policy_is_validated_as_fail(
+def test_definition_without_an_error_policy_is_validated_with_the_policy_fail(
     tmp_path: Path,
 ) -> None:
     node = {"kind": "executor", "service": "s", "prep": {"input_key": "order.total"}}

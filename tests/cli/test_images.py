@@ -24,7 +24,7 @@ def read_text(path: Path) -> str:
 
 
 @pytest.mark.proves("R1.11")
-async def test_images_contain_what_the_commands_show(tmp_path: Path) -> None:
+async def test_images_contain_the_output_of_the_commands(tmp_path: Path) -> None:
     await draw(tmp_path)
     for name, texts in EXPECTED_TEXTS.items():
         for folder in (tmp_path, FOLDER):

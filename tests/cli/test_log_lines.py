@@ -84,7 +84,7 @@ def test_value_with_the_name_of_a_secret_is_masked(logged: Logged) -> None:
         *("accessToken", "DB-PASSWD", "Set-Cookie", "aws_secret_access_key", "SECRET_KEY"),
     ],
 )
-def test_name_that_ends_like_a_secret_is_masked(logged: Logged, name: str) -> None:
+def test_value_is_masked_if_its_name_ends_like_that_of_a_secret(logged: Logged, name: str) -> None:
     event_log("headway.tests").warning("refused", extra={name: "unknown-to-us"})
     others = logging.getLogger("headway.other")
     for message in (
@@ -101,7 +101,9 @@ def test_name_that_ends_like_a_secret_is_masked(logged: Logged, name: str) -> No
 @pytest.mark.parametrize(
     "message", ["token_count=3", "tokens=5", "key=ann", "monkey: 5", "secrets: 2", "passwords=0"]
 )
-def test_name_that_only_begins_like_a_secret_is_logged(logged: Logged, message: str) -> None:
+def test_value_is_logged_if_its_name_only_begins_like_that_of_a_secret(
+    logged: Logged, message: str
+) -> None:
     logging.getLogger("headway.other").warning(message)
     event_log("headway.tests").warning("counted", extra={"token_count": 31, "needs_token": True})
     assert message in logged()

@@ -76,7 +76,9 @@ def test_jobs_file_is_served_and_its_jobs_submitted_watched_and_cancelled(
     assert watched.code == 1
 
 
-def test_https_url_of_a_plain_server_is_corrected(folder: Path, address: str) -> None:
+def test_https_url_of_a_plain_http_server_is_refused_with_advice_to_use_http(
+    folder: Path, address: str
+) -> None:
     url = address.replace("http://", "https://")
     result = headway("lane", "list", folder=folder, HEADWAY_URL=url)
     assert (result.code, result.out) == (5, "")

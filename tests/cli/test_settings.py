@@ -94,7 +94,7 @@ def test_every_error_in_the_file_is_named(here: Path, text: str, sentence: str) 
     assert str(refused.value).startswith(sentence)
 
 
-def test_variable_overrides_the_file_and_the_file_the_default(
+def test_variable_overrides_the_file_and_the_file_overrides_the_default(
     here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert load_settings().urls == ("sqlite:///headway.db",)
@@ -122,7 +122,7 @@ async def test_configuration_in_json_has_typed_values(
     assert "mirror\tfalse\tdefault" in shown
 
 
-async def test_several_databases_are_shown_without_the_default_one(
+async def test_default_database_url_is_not_shown_if_several_databases_are_set(
     here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (here / "headway.toml").write_text("database_urls = ['x://a:b@c', 'y']")
@@ -133,7 +133,9 @@ async def test_several_databases_are_shown_without_the_default_one(
 
 
 @pytest.mark.parametrize("text", ["database_urls = 'x  y'", "database_urls = ['x', 'y']"])
-def test_several_urls_are_a_list_or_separated_by_blanks(here: Path, text: str) -> None:
+def test_several_database_urls_can_be_a_list_or_be_separated_by_spaces(
+    here: Path, text: str
+) -> None:
     (here / "headway.toml").write_text(text)
     assert load_settings().urls == ("x", "y")
 
@@ -156,7 +158,7 @@ def test_scheduler_db_is_a_file_or_a_url(
 
 
 @pytest.mark.proves("R5.13")
-def test_scheduler_base_is_the_server_and_headway_variables_override_it(
+def test_scheduler_base_sets_the_server_url_and_headway_variables_override_it(
     here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SCHEDULER_BASE", "http://localhost:8070")
@@ -224,7 +226,7 @@ def test_container_secrets_are_files_and_override_variables(
 
 @pytest.mark.proves("S4")
 @pytest.mark.parametrize("variable", ["HEADWAY_DATABASE_URL", "SCHEDULER_DB"])
-def test_secret_with_several_databases_overrides_a_variable_with_one(
+def test_secret_with_several_database_urls_overrides_a_variable_with_one_url(
     here: Path, monkeypatch: pytest.MonkeyPatch, variable: str
 ) -> None:
     monkeypatch.setattr("headway.settings.SECRETS_FOLDER", here)

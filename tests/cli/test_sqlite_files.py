@@ -199,7 +199,7 @@ def test_upgrade_creates_the_schema_once_and_check_reports_it(folder: Path) -> N
 def test_missing_file_with_an_existing_log_is_not_replaced(
     folder: Path, arguments: tuple[str, ...]
 ) -> None:
-    """The state while a server runs on a file that was deleted."""
+    """These files exist while a server uses a database file that was deleted."""
     log = folder / "headway.db-wal"
     log.write_bytes(b"commits")
     sentence = refusal(*arguments, folder=folder)

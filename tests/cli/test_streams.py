@@ -49,7 +49,7 @@ class Scripted:
 
 
 @pytest.mark.proves("I14")
-async def test_stream_resumes_after_the_last_id_even_without_an_event(
+async def test_stream_resumes_after_the_last_received_id_even_if_it_came_with_a_ping(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(client_module, "RETRY_S", 0.0)
@@ -71,7 +71,7 @@ async def test_stream_resumes_after_the_last_id_even_without_an_event(
 
 
 @pytest.mark.proves("I14")
-async def test_events_are_listed_page_by_page_within_one_epoch(
+async def test_events_are_listed_across_pages_until_the_epoch_changes(
     url: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     async with served(url) as client:
@@ -120,7 +120,7 @@ async def read_lines(transport: LocalTransport) -> list[bytes]:
 
 
 @pytest.mark.proves("I20")
-async def test_local_stream_ends_with_the_application() -> None:
+async def test_local_stream_ends_when_the_application_ends() -> None:
     transport = LocalTransport(application(b"one\ntw", b"o\n"), "here")
     assert await read_lines(transport) == [b"one", b"two"]
 
@@ -135,7 +135,7 @@ async def test_exception_of_the_local_application_is_raised(*, has_start: bool) 
 
 
 @pytest.mark.proves("I14")
-async def test_removed_events_are_reported_next_to_the_stored_ones(
+async def test_removed_events_are_reported_and_the_remaining_events_are_printed(
     url: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     async with served(url) as client:

@@ -32,7 +32,7 @@ def here(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.proves("R4.14")
-def test_time_limits_have_the_defaults_of_the_requirement(here: Path) -> None:
+def test_time_limits_have_the_required_default_values(here: Path) -> None:
     settings = load_settings()
     assert {name: getattr(settings, name) for name in DEFAULTS} == DEFAULTS
     assert {name: getattr(Headway().timeouts, name) for name in DEFAULTS} == DEFAULTS
@@ -113,7 +113,7 @@ def test_wrong_variable_is_named_by_the_command(folder: Path) -> None:
 
 
 @pytest.mark.proves("R4.14")
-def test_arguments_and_settings_are_checked_together(here: Path) -> None:
+def test_time_limit_arguments_are_checked_against_the_settings(here: Path) -> None:
     with pytest.raises(InvalidInput) as refused:
         Headway(execution_timeout_s=200)
     assert str(refused.value).startswith(

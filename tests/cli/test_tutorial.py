@@ -48,7 +48,7 @@ def _is_whole(lines: Sequence[str]) -> bool:
     return "\n".join(lines).count("'") % 2 == 0 and not lines[-1].endswith("\\")
 
 
-def test_flow_of_the_tutorial_is_that_of_the_demo() -> None:
+def test_tutorial_and_demo_use_the_same_flow() -> None:
     shown = parse_flow(files()["order.json"]).flow
     assert canonical_json(shown) == canonical_json(parse_flow(json.dumps(ORDER)).flow)
 

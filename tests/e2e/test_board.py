@@ -77,7 +77,7 @@ async def test_a_row_is_locked_while_its_run_is_active(viewer: Viewer, site: Sit
 
 @pytest.mark.proves("R1.2", "R1.12")
 @everywhere
-async def test_the_limit_is_a_live_control_and_the_queue_shows_positions(
+async def test_the_lane_limit_can_be_changed_live_and_queued_runs_show_positions(
     viewer: Viewer, site: Site
 ) -> None:
     for key in ("ann", "bea", "carl"):
@@ -107,7 +107,7 @@ async def test_the_limit_is_a_live_control_and_the_queue_shows_positions(
 
 @pytest.mark.proves("R1.12")
 @everywhere
-async def test_a_missing_setting_is_shown_on_the_row_and_at_its_field(
+async def test_a_missing_parameter_is_reported_on_the_row_and_at_its_field(
     viewer: Viewer, site: Site
 ) -> None:
     key = f"mona-{viewer.scheme}"
@@ -146,7 +146,7 @@ async def test_pasting_parameters_overwrites_all_of_them_but_not_the_key(
 
 @pytest.mark.proves("R1.8")
 @pytest.mark.parametrize(("choice", "is_kept"), [("keep", True), ("delete", False)])
-async def test_the_dialog_of_a_cancel_offers_to_keep_or_delete_the_files(
+async def test_the_cancel_dialog_offers_to_keep_or_delete_the_files(
     viewer: Viewer, site: Site, choice: str, is_kept: bool
 ) -> None:
     key = f"ann-{choice}"
@@ -340,7 +340,7 @@ async def test_queued_runs_start_in_order_and_run_time_excludes_the_wait(
     await expect(row(page, "carl").get_by_test_id("when")).to_contain_text(words)
 
 
-async def test_incomplete_json_cannot_be_started(viewer: Viewer, site: Site) -> None:
+async def test_a_run_cannot_be_started_with_incomplete_json(viewer: Viewer, site: Site) -> None:
     site.save("jason", job="say", said=[1])
     page = await viewer.open()
     jason = row(page, "jason")

@@ -52,7 +52,7 @@ async def test_the_page_is_not_shown_as_live_while_the_snapshot_is_pending(
 
 
 @pytest.mark.proves("R1.10")
-async def test_an_offline_browser_is_shown_at_once_and_recovers(
+async def test_the_page_reports_at_once_that_the_browser_is_offline_and_recovers(
     browser: Browser, site: Site
 ) -> None:
     site.save("ann")

@@ -42,7 +42,7 @@ async def test_the_graph_is_drawn_in_layers_and_navigated_by_keys(
 
 @pytest.mark.proves("R5.10")
 async def test_nodes_and_labels_do_not_overlap(viewer: Viewer, site: Site) -> None:
-    """Also with edges that lead back, or from a node to itself."""
+    """This also holds for edges that lead back, and for edges from a node to itself."""
     edges = [
         *ORDERS["edges"],
         {"from": "sorry", "to": "size"},

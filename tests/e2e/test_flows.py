@@ -42,7 +42,7 @@ async def test_the_graph_of_a_flow_shows_where_its_tasks_are(viewer: Viewer, sit
 
 
 @pytest.mark.proves("R5.10")
-async def test_the_first_flow_is_written_on_the_page(browser: Browser, lone_site: Site) -> None:
+async def test_the_first_flow_can_be_created_on_the_page(browser: Browser, lone_site: Site) -> None:
     viewer = Viewer(browser, lone_site.address)
     page = await viewer.open("flows")
     await expect(page.get_by_text("No flows yet")).to_be_visible()

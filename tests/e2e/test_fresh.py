@@ -30,7 +30,9 @@ async def test_a_new_version_is_shown_at_once(viewer: Viewer, site: Site) -> Non
 
 
 @pytest.mark.proves("R5.10")
-async def test_a_task_is_started_with_the_version_of_its_form(viewer: Viewer, site: Site) -> None:
+async def test_a_task_is_started_with_the_flow_version_for_which_the_form_was_opened(
+    viewer: Viewer, site: Site
+) -> None:
     site.publish("formed", ORDERS)
     page = await viewer.open("flows/formed")
     await page.get_by_role("button", name="Start a task").click()
@@ -68,7 +70,7 @@ async def test_a_run_that_waits_in_a_lane_is_shown_as_waiting(viewer: Viewer, si
     await expect(agents).to_contain_text("0 of")
 
 
-async def test_the_reason_why_a_run_waits_follows_changes_by_others(
+async def test_the_displayed_waiting_reason_is_updated_after_changes_by_others(
     viewer: Viewer, site: Site
 ) -> None:
     site.save("bea")

@@ -52,7 +52,7 @@ async def test_questions_beyond_the_first_page_are_in_the_inbox_too(
 
 
 @pytest.mark.proves("R4.9")
-async def test_a_question_with_a_schema_is_a_form(viewer: Viewer, site: Site) -> None:
+async def test_a_question_with_a_schema_is_shown_as_a_form(viewer: Viewer, site: Site) -> None:
     run_id = site.begun("ann", job="agent", params={"goal": "reply"})
     schema = {
         "type": "object",
@@ -81,7 +81,9 @@ async def test_a_question_is_denied_with_one_click(viewer: Viewer, site: Site) -
 
 
 @everywhere
-async def test_a_lane_is_paused_limited_and_shows_its_runs(viewer: Viewer, site: Site) -> None:
+async def test_a_lane_shows_its_runs_and_can_be_paused_and_limited(
+    viewer: Viewer, site: Site
+) -> None:
     page = await viewer.open("lanes")
     main = page.get_by_role("region", name="Lane main")
     await main.get_by_role("switch", name="Pause main").click()

@@ -29,7 +29,7 @@ def asked(site: Site, key: str, question: Any) -> str:
 
 
 @pytest.mark.proves("R4.9")
-async def test_the_schema_of_a_question_is_a_form_and_its_fields_are_the_answer(
+async def test_a_question_is_answered_with_a_form_made_from_its_schema(
     viewer: Viewer, site: Site
 ) -> None:
     how = {"schema": COPIES, "default": {"copies": 1, "why": "nobody said"}, "timeout_s": 290}
@@ -52,7 +52,9 @@ async def test_the_schema_of_a_question_is_a_form_and_its_fields_are_the_answer(
 
 
 @pytest.mark.proves("R4.9")
-async def test_a_schema_with_a_boolean_can_be_denied(viewer: Viewer, site: Site) -> None:
+async def test_a_question_whose_schema_has_a_boolean_can_be_rejected(
+    viewer: Viewer, site: Site
+) -> None:
     schema = {
         "type": "object",
         "properties": {"approved": {"type": "boolean"}, "note": {"type": "string"}},

@@ -28,7 +28,7 @@ async def test_a_refused_submission_never_changes_the_row(viewer: Viewer, site: 
 
 
 @pytest.mark.proves("R1.6", "R1.12")
-async def test_a_run_that_never_started_does_not_hide_earlier_progress_or_continue(
+async def test_a_run_that_never_started_hides_neither_earlier_progress_nor_the_continue_button(
     viewer: Viewer, site: Site, browser: Browser
 ) -> None:
     site.save("ann")
@@ -53,7 +53,7 @@ async def test_a_run_that_never_started_does_not_hide_earlier_progress_or_contin
 
 
 @pytest.mark.proves("R1.10")
-async def test_row_without_a_saved_key_stays_and_a_new_page_shows_it(
+async def test_a_row_without_a_saved_key_stays_and_also_appears_on_a_newly_opened_page(
     viewer: Viewer, site: Site, browser: Browser
 ) -> None:
     page = await viewer.open()

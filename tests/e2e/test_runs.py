@@ -87,7 +87,7 @@ async def test_a_run_shows_its_log_live_takes_messages_and_is_cancelled(
 
 @everywhere
 @pytest.mark.proves("R4.11", "I26")
-async def test_a_message_that_cannot_be_read_now_waits_and_is_reported_if_unread(
+async def test_a_message_waits_until_the_run_listens_and_is_reported_if_never_read(
     viewer: Viewer, site: Site, tmp_path: Path
 ) -> None:
     gate = tmp_path / "gate"

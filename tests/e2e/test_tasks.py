@@ -45,7 +45,7 @@ async def test_a_task_is_approved_and_signalled_and_its_path_is_highlighted(
 
 
 @pytest.mark.proves("R5.11")
-async def test_a_task_is_rejected_or_answered_with_text(viewer: Viewer, site: Site) -> None:
+async def test_a_task_can_be_rejected_with_a_typed_answer(viewer: Viewer, site: Site) -> None:
     site.publish("asks", ASK)
     task_id = site.started("asks")
     site.waiting(task_id, "approval")
@@ -74,7 +74,9 @@ async def test_a_task_is_cancelled_and_run_again_from_a_node(viewer: Viewer, sit
 
 @pytest.mark.proves("R5.10")
 @everywhere
-async def test_node_runs_are_a_timeline_with_inputs_and_outputs(viewer: Viewer, site: Site) -> None:
+async def test_node_runs_are_shown_as_a_timeline_with_inputs_and_outputs(
+    viewer: Viewer, site: Site
+) -> None:
     site.publish("orders", ORDERS)
     task_id = site.started("orders", params={"count": 4, "each": 3, "customer": "Ann"})
     site.waiting(task_id, "event")

@@ -51,7 +51,7 @@ async def test_a_busy_worker_is_shown_and_its_node_succeeds(
 
 
 @pytest.mark.proves("R5.10")
-async def test_the_instances_that_execute_runs_show_what_they_hold(
+async def test_each_instance_is_shown_with_the_runs_that_it_holds(
     viewer: Viewer, site: Site
 ) -> None:
     run_id = site.begun("ann", params={"url": "x"})

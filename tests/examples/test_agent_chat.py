@@ -53,7 +53,7 @@ async def wait_for_question(run: RunHandle) -> str:
 
 
 @pytest.mark.proves("R4.11")
-async def test_tokens_are_events_and_the_next_turn_has_the_history(
+async def test_tokens_are_sent_as_events_and_the_next_turn_receives_the_history(
     hw: Headway, script: Script
 ) -> None:
     first = await start_turn(hw, "good morning")
@@ -160,7 +160,7 @@ def open_agent(url: str, address: str) -> Headway:
 
 
 @pytest.mark.proves("R4.9", "R6.5", "I25")
-async def test_turn_restarted_at_a_question_keeps_the_question_and_its_step(
+async def test_turn_restarted_at_a_question_keeps_the_question_and_repeats_no_model_call(
     url: str, script: Script
 ) -> None:
     async with asyncio.timeout(60), serve(script) as address:

@@ -74,7 +74,7 @@ async def test_all_pages_are_fetched_and_existing_or_unwanted_files_skipped(
 
 
 @pytest.mark.proves("R1.12")
-async def test_failed_file_fails_the_run_and_continue_fetches_it_again(
+async def test_failed_file_fails_the_run_and_a_continued_run_fetches_it_again(
     hw: Headway, web: Web, tmp_path: Path
 ) -> None:
     web.add_files("/1.jpg", "/2.jpg", "/3.jpg", "/4.jpg")
@@ -128,7 +128,7 @@ async def test_redirect_is_followed_except_to_a_local_file(
 
 @pytest.mark.proves("R1.8")
 @pytest.mark.parametrize("files", ["keep", "delete"])
-async def test_run_canceled_during_a_download_keeps_or_deletes_files_and_continues(
+async def test_run_canceled_during_a_download_keeps_or_deletes_files_and_can_continue(
     hw: Headway, web: Web, tmp_path: Path, files: str
 ) -> None:
     web.add_files("/1.jpg", "/2.jpg")
@@ -189,7 +189,7 @@ async def test_run_restarted_during_a_download_resumes_at_its_page(
     }
 
 
-async def test_invalid_feed_page_fails_the_run_and_continue_resumes_at_it(
+async def test_invalid_feed_page_fails_the_run_and_a_continued_run_resumes_there(
     hw: Headway, web: Web
 ) -> None:
     web.add_files("/1.jpg", "/2.jpg")

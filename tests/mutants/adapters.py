@@ -148,7 +148,7 @@ ADAPTERS: Final = (
             ),
         ),
         test_file="tests/sql/test_pgbouncer.py",
-        test="test_transaction_mode_is_noticed_while_others_use_the_pooler",
+        test="test_transaction_mode_is_detected_while_other_clients_use_the_pooler",
         backend="postgres",
     ),
 )

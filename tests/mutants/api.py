@@ -140,15 +140,30 @@ API: Final = (
         file="api/http/connection.py",
         edits=(
             (
-                "        if self.cycle is not before:\n",
+                '        self._unparsed = b""\n        for first',
                 (
+                    '        self._unparsed = b""\n'
                     "        self._tracker.mark_idle(self, now_s=self.loop.time())\n"
-                    "        if self.cycle is not before:\n"
+                    "        for first"
                 ),
             ),
         ),
         test_file="tests/api/test_connections.py",
         test="test_connection_that_sends_byte_by_byte_is_closed",
+    ),
+    Mutant(
+        name="a trailer becomes a header after the guard has checked the headers",
+        file="api/http/connection.py",
+        edits=(("        if self._is_in_body:\n", "        if not self.headers:\n"),),
+        test_file="tests/api/test_pipelining.py",
+        test="test_trailers_do_not_become_headers",
+    ),
+    Mutant(
+        name="only the newest pipelined request is notified of a lost connection",
+        file="api/http/connection.py",
+        edits=(("            self._disconnect(self._begun_cycle)\n", "            pass\n"),),
+        test_file="tests/api/test_pipelining.py",
+        test="test_disconnect_ends_a_stream_that_has_a_pipelined_request_behind_it",
     ),
     Mutant(
         name="authenticated connections are aborted to make room",

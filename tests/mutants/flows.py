@@ -109,7 +109,7 @@ FLOWS: Final = (
             ),
         ),
         test_file="tests/api/test_wire_rules.py",
-        test="test_two_programs_with_one_flow_name_run_their_own_definitions",
+        test="test_programs_that_use_the_same_flow_name_run_their_own_definitions",
     ),
     Mutant(
         name="without max_attempts only one worker is called",
@@ -128,14 +128,14 @@ FLOWS: Final = (
             ),
         ),
         test_file="tests/api/test_wire_rules.py",
-        test="test_unreachable_worker_does_not_hide_the_error_of_another",
+        test="test_unreachable_worker_does_not_hide_the_error_reported_by_another_worker",
     ),
     Mutant(
         name="a failure follows the default edge though the flow fails on errors",
         file="core/flow/engine/step_context.py",
         edits=(("        if target is None and not is_strict:\n", "        if target is None:\n"),),
         test_file="tests/api/test_error_policy.py",
-        test=("test_failed_step_ends_the_task_unless_the_root_paths_published_the_flow"),
+        test=("test_failed_step_ends_the_task_unless_the_flow_was_published_at_the_root_paths"),
     ),
     Mutant(
         name="the time limit of the wait for a worker starts again after a restart",

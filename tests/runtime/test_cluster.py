@@ -75,7 +75,9 @@ async def test_call_follows_keys_that_are_being_migrated(redis_cluster: RedisClu
                 node.execute("CLUSTER", "SETSLOT", slot, "STABLE")
 
 
-async def test_address_of_one_server_of_a_cluster_is_reported(redis_cluster: RedisCluster) -> None:
+async def test_url_of_a_single_cluster_server_is_reported_as_a_wrong_url(
+    redis_cluster: RedisCluster,
+) -> None:
     elsewhere = redis_cluster.nodes[0]
     run_ids = (a_claim().run_id for _ in range(100))
     run_id = next(run_id for run_id in run_ids if _owner(redis_cluster, run_id) is not elsewhere)

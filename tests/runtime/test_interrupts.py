@@ -46,7 +46,7 @@ async def test_answer_wakes_the_wait(runtime: Runtime, another: Runtime) -> None
 async def test_answer_between_creating_and_subscribing_is_not_lost(
     runtime: Runtime, another: Runtime
 ) -> None:
-    """Fails without the third of the four steps, the check after subscribing."""
+    """This fails without the third of the four steps: the check after subscribing."""
     run_id = a_run()
     await runtime.create_interrupt(run_id, "call-1")
     assert await another.resolve_interrupt(run_id, "call-1", YES) is ResolveAnswer.RESOLVED
@@ -124,7 +124,7 @@ async def test_cancel_wakes_every_wait_of_the_run(runtime: Runtime, another: Run
 
 
 @pytest.mark.proves("R4.9")
-async def test_interrupt_of_a_cancelled_run_is_answered_at_once(
+async def test_interrupt_created_after_the_cancel_returns_at_once_as_canceled(
     runtime: Runtime, another: Runtime
 ) -> None:
     run_id = a_run()
@@ -135,7 +135,9 @@ async def test_interrupt_of_a_cancelled_run_is_answered_at_once(
 
 
 @pytest.mark.proves("R4.9")
-async def test_answer_before_the_cancel_is_returned(runtime: Runtime, another: Runtime) -> None:
+async def test_answer_given_before_the_cancel_is_returned(
+    runtime: Runtime, another: Runtime
+) -> None:
     run_id = a_run()
     await runtime.create_interrupt(run_id, "call-1")
     await another.resolve_interrupt(run_id, "call-1", YES)
@@ -184,7 +186,7 @@ async def test_shutdown_of_one_instance_does_not_wake_waits_of_another(
 
 
 @pytest.mark.proves("R4.9")
-async def test_cleanup_wakes_the_remaining_wait(runtime: Runtime, another: Runtime) -> None:
+async def test_cleanup_wakes_a_wait_that_is_still_open(runtime: Runtime, another: Runtime) -> None:
     key, claim = a_key(), a_claim()
     async with asyncio.TaskGroup() as group:
         wait = group.create_task(runtime.wait_for_interrupt(claim.run_id, "call-1"))
@@ -229,7 +231,9 @@ async def test_interrupt_that_times_out_does_not_end_the_run(
 
 
 @pytest.mark.proves("R4.9")
-async def test_next_executor_receives_the_answer(runtime: Runtime, another: Runtime) -> None:
+async def test_next_executor_of_a_run_receives_the_answer_to_its_interrupt(
+    runtime: Runtime, another: Runtime
+) -> None:
     run_id = a_run()
     async with asyncio.TaskGroup() as group:
         wait = group.create_task(runtime.wait_for_interrupt(run_id, "call-1"))

@@ -102,7 +102,9 @@ async def test_marking_interactive_requires_the_lease(runtime: Runtime, another:
 
 
 @pytest.mark.proves("R4.8")
-async def test_lease_outlasts_the_interactive_flag(runtime: Runtime, another: Runtime) -> None:
+async def test_lease_is_held_after_the_interactive_flag_is_cleared(
+    runtime: Runtime, another: Runtime
+) -> None:
     key, claim = a_key(), a_claim()
     await runtime.acquire_lease(key, claim)
     await runtime.mark_interactive(key, claim)

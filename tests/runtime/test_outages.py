@@ -166,7 +166,7 @@ async def test_answer_given_while_disconnected_is_found(
 
 
 @pytest.mark.proves("I3")
-async def test_accepted_answer_stored_by_the_server_is_not_lost(
+async def test_accepted_answer_survives_a_restart_of_a_durable_server(
     durable_server: RedisServer,
 ) -> None:
     run_id = a_claim().run_id
@@ -196,7 +196,7 @@ async def test_watcher_receives_a_resync_hint_after_a_disconnect(
 
 
 @pytest.mark.proves("I22")
-async def test_flushed_server_loses_the_lease_and_the_interrupt_is_opened_again(
+async def test_lease_is_lost_and_the_interrupt_reopened_after_the_server_is_flushed(
     server: RedisServer, store: RedisRuntimeStore, another: Runtime
 ) -> None:
     key, claim = a_key(), a_claim()

@@ -99,7 +99,7 @@ async def test_interactive_flag_set_late_expires_with_the_lease(
 
 
 @pytest.mark.proves("R4.12")
-async def test_interrupt_expires_after_its_answer_and_the_longest_wait(
+async def test_answered_interrupt_is_stored_for_longer_than_the_longest_wait(
     redis_server: RedisServer,
 ) -> None:
     key, claim = a_key(), a_claim()

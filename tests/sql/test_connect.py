@@ -55,7 +55,7 @@ async def test_next_address_is_used_when_the_first_does_not_answer(
 
 
 @pytest.mark.proves("R4.4")
-async def test_when_all_addresses_fail_each_has_its_reason(
+async def test_error_gives_the_reason_for_each_address_if_all_fail(
     a_node: MakeNode, silent_url: str
 ) -> None:
     node = a_node()
@@ -66,7 +66,7 @@ async def test_when_all_addresses_fail_each_has_its_reason(
 
 
 @pytest.mark.proves("S4")
-async def test_reason_does_not_contain_the_password(silent_url: str) -> None:
+async def test_connection_error_does_not_contain_the_password(silent_url: str) -> None:
     with pytest.raises(DatabaseUnavailable, match=r"headway:\*\*\*@") as refused:
         await make_connector(silent_url).connect(Purpose.READ)
     assert "hush" not in str(refused.value)

@@ -49,13 +49,15 @@ async def connection(node: Node) -> AsyncIterator[RawConnection]:
 
 
 @pytest.mark.proves("R4.6")
-async def test_existing_row_is_a_duplicate(connection: RawConnection) -> None:
+async def test_insert_of_an_existing_row_is_classified_as_a_duplicate(
+    connection: RawConnection,
+) -> None:
     insert = "INSERT INTO stream VALUES (1, 'ours', 0, 0)"
     assert await run_and_classify(connection, insert) == ["is_duplicate"]
 
 
 @pytest.mark.proves("I20")
-def test_lock_that_is_never_released_is_an_outage_and_not_a_refusal() -> None:
+def test_lock_wait_timeout_is_an_outage_and_not_a_refusal() -> None:
     error = to_store_error(MySQLError(1205, "Lock wait timeout exceeded"))
     assert isinstance(error, DatabaseUnavailable)
     assert "Lock wait timeout" in str(error)
@@ -83,7 +85,9 @@ async def test_locked_row_is_a_conflict(
 
 
 @pytest.mark.proves("R4.6")
-async def test_deadlock_is_a_conflict_for_one_side(node: Node, connection: RawConnection) -> None:
+async def test_deadlock_is_reported_as_a_conflict_to_only_one_of_two_transactions(
+    node: Node, connection: RawConnection
+) -> None:
     node.execute("INSERT INTO stream VALUES (2, 'ours', 0, 0)")
     change = "UPDATE stream SET seq = seq + 1 WHERE id = {}"
     async with open_connection(make_connector(node)) as second:
@@ -121,7 +125,7 @@ async def test_read_only_server_is_recognized(
 
 
 @pytest.mark.proves("R4.6")
-async def test_ended_connection_is_recognized_at_once_and_afterwards(
+async def test_closed_connection_is_recognized_by_the_first_and_later_statements(
     connection: RawConnection, backend: str
 ) -> None:
     end = {
@@ -206,7 +210,7 @@ def test_sqlite_conflict_is_recognized(
 
 @pytest.mark.proves("R4.6")
 @pytest.mark.backend("sqlite")
-def test_sqlite_conflict_of_snapshots_is_recognized(
+def test_sqlite_write_based_on_an_outdated_snapshot_is_a_conflict(
     files: tuple[sqlite3.Connection, sqlite3.Connection],
 ) -> None:
     first, second = files

@@ -228,7 +228,7 @@ def test_parts_of_the_url_reach_the_driver() -> None:
 
 @pytest.mark.proves("R4.5")
 @pytest.mark.parametrize("url", [POSTGRES, MYSQL])
-def test_url_is_parsed_the_same_alone_and_in_a_list(url: str) -> None:
+def test_url_is_parsed_the_same_way_alone_and_in_a_list(url: str) -> None:
     other = url.replace("db.example", "other.example")
     first, _ = parse_addresses([url, other])
     assert first == parse(url)

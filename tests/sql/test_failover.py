@@ -161,7 +161,7 @@ async def test_pooled_connection_to_the_old_primary_is_not_used_again(
 
 
 @pytest.mark.proves("I21")
-async def test_connection_that_broke_in_the_pool_makes_the_next_check_all_nodes(
+async def test_all_nodes_are_checked_after_a_pooled_connection_broke(
     a_node: Callable[[], Node], backend: str
 ) -> None:
     home, other = a_node(), a_node()

@@ -86,7 +86,7 @@ async def test_database_restored_from_a_backup_is_refused(a_node: MakeNode) -> N
 
 
 @pytest.mark.proves("I21")
-async def test_failover_raises_the_epoch_and_the_old_primary_is_refused_permanently(
+async def test_failover_increases_the_epoch_and_permanently_excludes_the_old_primary(
     a_node: MakeNode,
 ) -> None:
     first, second = a_node(), a_node()
@@ -118,7 +118,7 @@ async def test_new_process_uses_the_new_primary_beside_the_old_one(a_node: MakeN
 
 
 @pytest.mark.proves("I21")
-async def test_two_writable_nodes_of_one_epoch_are_resolved_once(a_node: MakeNode) -> None:
+async def test_newer_of_two_writable_nodes_gets_a_higher_epoch_only_once(a_node: MakeNode) -> None:
     old, new = a_node(), a_node()
     make_stream(old, seq=50)
     make_stream(new, seq=60)
@@ -128,7 +128,9 @@ async def test_two_writable_nodes_of_one_epoch_are_resolved_once(a_node: MakeNod
 
 
 @pytest.mark.proves("I21")
-async def test_epoch_is_never_raised_with_one_address(a_node: MakeNode) -> None:
+async def test_epoch_does_not_increase_if_only_one_database_address_is_configured(
+    a_node: MakeNode,
+) -> None:
     node = a_node()
     make_stream(node, epoch=4)
     connector = make_connector(node)
@@ -139,7 +141,7 @@ async def test_epoch_is_never_raised_with_one_address(a_node: MakeNode) -> None:
 
 
 @pytest.mark.proves("I21")
-async def test_expected_primary_ends_the_search(a_node: MakeNode) -> None:
+async def test_known_primary_is_used_without_checking_other_nodes(a_node: MakeNode) -> None:
     home, other = a_node(), a_node()
     make_stream(home)
     connector = make_connector(home, other)
@@ -163,7 +165,9 @@ async def test_failover_recorded_by_another_process_is_followed_after_a_disconne
 
 
 @pytest.mark.proves("I21")
-async def test_old_primary_is_not_trusted_again_after_an_absence(a_node: MakeNode) -> None:
+async def test_old_primary_is_not_used_when_it_comes_back_after_a_failover(
+    a_node: MakeNode,
+) -> None:
     home, other = a_node(), a_node()
     make_stream(home, seq=50)
     other.leave()
@@ -214,7 +218,7 @@ async def test_connection_to_the_old_primary_is_no_longer_current(a_node: MakeNo
 
 
 @pytest.mark.proves("I21")
-async def test_one_of_many_processes_raises_the_epoch_at_a_failover(
+async def test_only_one_of_many_processes_increases_the_epoch_at_a_failover(
     a_node: MakeNode, caplog: pytest.LogCaptureFixture
 ) -> None:
     first, second = a_node(), a_node()
@@ -257,7 +261,9 @@ async def test_commit_during_a_connect_does_not_make_the_node_seem_behind(
 
 
 @pytest.mark.proves("I21")
-async def test_connector_serves_a_writer_in_a_loop_of_its_own(a_node: MakeNode) -> None:
+async def test_connector_also_serves_a_writer_that_runs_in_another_event_loop(
+    a_node: MakeNode,
+) -> None:
     node = a_node()
     make_stream(node)
     connector = make_connector(node)
@@ -275,7 +281,7 @@ async def test_connector_serves_a_writer_in_a_loop_of_its_own(a_node: MakeNode) 
 
 
 @pytest.mark.proves("I21")
-async def test_connection_lost_during_a_check_causes_another_check(
+async def test_connection_lost_during_a_check_causes_a_new_check_at_the_next_connect(
     a_node: MakeNode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     home, other = a_node(), a_node()
@@ -328,7 +334,7 @@ async def test_nodes_that_were_not_chosen_keep_no_connection(
 
 
 @pytest.mark.proves("I21")
-async def test_failover_that_cannot_be_recorded_is_not_made(
+async def test_no_failover_happens_if_the_new_epoch_cannot_be_stored(
     a_node: MakeNode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first, second = a_node(), a_node()

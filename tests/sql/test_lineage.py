@@ -28,7 +28,7 @@ def test_process_without_an_observed_state_refuses_no_node() -> None:
 
 
 @pytest.mark.proves("I21")
-def test_another_cluster_is_refused_at_any_epoch() -> None:
+def test_node_of_another_cluster_is_refused_at_any_epoch() -> None:
     assert refusal_reason(THEIRS, address="a", newest=AT_A) == "belongs to another cluster"
 
 
@@ -74,13 +74,13 @@ def test_new_process_uses_the_highest_epoch_not_the_first_address() -> None:
 
 
 @pytest.mark.proves("I21")
-def test_new_process_uses_the_newest_of_equal_epochs_and_raises_the_epoch() -> None:
+def test_new_process_uses_the_newest_node_of_an_epoch_and_increases_the_epoch() -> None:
     nodes = {"a": ours(epoch=1, seq=50), "b": ours(epoch=1, seq=60)}
     assert choose_node(nodes, None) == NodeChoice("b", raises_epoch=True)
 
 
 @pytest.mark.proves("R4.4")
-def test_new_process_uses_the_first_of_identical_nodes_and_raises_the_epoch() -> None:
+def test_new_process_uses_the_first_of_identical_nodes_and_increases_the_epoch() -> None:
     nodes = {"b": ours(epoch=1, seq=50), "a": ours(epoch=1, seq=50)}
     assert choose_node(nodes, None) == NodeChoice("b", raises_epoch=True)
 
@@ -91,12 +91,12 @@ def test_new_process_chooses_no_node_if_nodes_belong_to_different_clusters() -> 
 
 
 @pytest.mark.proves("I21")
-def test_only_reachable_node_stays_the_primary() -> None:
+def test_primary_stays_the_primary_if_it_is_the_only_reachable_node() -> None:
     assert choose_node({"a": AT_A.stream}, AT_A) == NodeChoice("a", raises_epoch=False)
 
 
 @pytest.mark.proves("I21")
-def test_choosing_a_replica_of_the_same_epoch_raises_the_epoch() -> None:
+def test_choosing_a_replica_of_the_same_epoch_increases_the_epoch() -> None:
     assert choose_node({"b": ours(epoch=1, seq=49)}, AT_A) == NodeChoice("b", raises_epoch=True)
 
 
@@ -125,7 +125,7 @@ def test_observed_state_is_never_replaced_by_an_older_one() -> None:
 
 
 @pytest.mark.proves("I21")
-def test_epoch_raised_by_another_process_is_learned_from_a_commit() -> None:
+def test_epoch_increased_by_another_process_is_noticed_at_a_commit() -> None:
     tracker = StateTracker()
     assert tracker.adopt(ours(epoch=1, seq=50), primary="a", expected=None)
     tracker.note_commit(51, epoch=2, address="a")

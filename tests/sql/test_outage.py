@@ -35,7 +35,7 @@ async def store(node: Node) -> AsyncIterator[SqlStore]:
 
 
 @pytest.mark.proves("R4.7")
-async def test_long_outage_is_reported_to_each_waiter_and_then_ends(
+async def test_long_outage_is_reported_to_each_waiter_and_writes_succeed_afterwards(
     node: Node, store: SqlStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(writer, "OUTAGE_S_MAX", 0.5)
@@ -69,7 +69,7 @@ async def test_silent_server_does_not_block_closing(
 async def test_session_that_ends_while_a_store_is_opened_is_created_again(
     node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As when the process is paused in between, for longer than the server waits."""
+    """This happens if the process is paused for longer than the server waits."""
     cuts: list[str] = []
 
     async def cut_once(*arguments: Any, **options: Any) -> Any:

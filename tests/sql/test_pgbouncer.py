@@ -72,7 +72,7 @@ async def test_pooler_that_shares_sessions_is_refused_at_start_in_one_sentence(
         assert "\n" not in sentence
 
 
-async def test_transaction_mode_is_noticed_while_others_use_the_pooler(
+async def test_transaction_mode_is_detected_while_other_clients_use_the_pooler(
     a_pooler: MakePooler, database: str
 ) -> None:
     """Many sessions are free, and the pooler lends them to other clients."""

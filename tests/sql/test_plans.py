@@ -58,7 +58,7 @@ def test_no_query_reads_a_whole_table(connection: sqlite3.Connection, name: str)
 @pytest.mark.proves("I19")
 @pytest.mark.backend("sqlite-file")
 @pytest.mark.parametrize("name", sorted(DOCTORS_QUERIES))
-def test_no_page_of_the_doctor_reads_a_whole_table(
+def test_no_query_of_the_doctor_reads_a_whole_table(
     connection: sqlite3.Connection, name: str
 ) -> None:
     query = DOCTORS_QUERIES[name]

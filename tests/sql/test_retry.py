@@ -137,7 +137,7 @@ async def test_connection_error_raised_by_the_caller_is_not_retried(
 
 @pytest.mark.proves("I20")
 @pytest.mark.parametrize("backend", ["postgres"])
-async def test_statement_beyond_the_limit_of_its_url_is_an_outage(url: str) -> None:
+async def test_statement_that_exceeds_the_time_limit_in_the_url_is_an_outage(url: str) -> None:
     waits = SleepRecorder()
     limited = f"{url}{'&' if '?' in url else '?'}command_timeout=0.2"
     database = Database(parse_addresses([limited]), durability="process")
@@ -156,7 +156,9 @@ async def test_statement_beyond_the_limit_of_its_url_is_an_outage(url: str) -> N
 
 @pytest.mark.proves("I20")
 @pytest.mark.parametrize("backend", ["postgres"])
-async def test_statement_beyond_the_limit_of_the_server_is_an_outage(database: Database) -> None:
+async def test_statement_that_exceeds_the_time_limit_of_the_server_is_an_outage(
+    database: Database,
+) -> None:
     async def read(connection: AsyncConnection) -> None:
         await connection.execute(text("SET statement_timeout = 100"))
         await connection.execute(text("SELECT pg_sleep(60)"))
@@ -218,7 +220,7 @@ async def insert(connection: AsyncConnection) -> str:
 
 
 @pytest.mark.proves("R4.6")
-async def test_duplicate_on_repeat_is_the_success_of_the_first_attempt(
+async def test_duplicate_in_a_retry_means_that_the_first_attempt_succeeded(
     database: Database,
 ) -> None:
     await make_table(database)
@@ -235,7 +237,7 @@ async def test_duplicate_on_repeat_is_the_success_of_the_first_attempt(
 
 
 @pytest.mark.proves("R4.6")
-async def test_write_lost_with_its_connection_is_written_by_the_retry(database: Database) -> None:
+async def test_retry_makes_the_write_that_was_lost_with_its_connection(database: Database) -> None:
     await make_table(database)
     waits = SleepRecorder()
 
@@ -249,7 +251,7 @@ async def test_write_lost_with_its_connection_is_written_by_the_retry(database: 
 
 
 @pytest.mark.proves("R4.6")
-async def test_duplicate_at_the_first_attempt_belongs_to_another_writer(
+async def test_duplicate_in_the_first_attempt_is_raised_as_an_error(
     database: Database,
 ) -> None:
     await make_table(database)
@@ -259,7 +261,7 @@ async def test_duplicate_at_the_first_attempt_belongs_to_another_writer(
 
 
 @pytest.mark.proves("R4.6")
-async def test_duplicate_after_an_attempt_without_a_connection_is_raised(
+async def test_duplicate_is_raised_if_the_earlier_attempt_had_no_connection(
     a_node: Callable[[], Node],
 ) -> None:
     node = a_node()

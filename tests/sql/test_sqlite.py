@@ -162,7 +162,7 @@ async def test_memory_database_hides_uncommitted_rows(database: Database) -> Non
 
 @pytest.mark.proves("R4.2")
 @pytest.mark.parametrize("backend", ["sqlite-memory"])
-async def test_cancelled_session_in_memory_leaves_the_gate_unchanged(
+async def test_canceled_wait_for_a_memory_session_does_not_release_the_lock(
     database: Database,
 ) -> None:
     gate = database.memory_lock
@@ -198,7 +198,7 @@ async def test_closed_memory_database_is_closed_for_the_writer_too(database: Dat
 
 
 @pytest.mark.proves("I19")
-async def test_log_of_few_but_large_rows_is_checkpointed_too(tmp_path: Path) -> None:
+async def test_write_ahead_log_is_also_checkpointed_after_few_large_rows(tmp_path: Path) -> None:
     path = tmp_path / "headway.db"
     store = await open_store([f"sqlite:///{path}"])
     try:

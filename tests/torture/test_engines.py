@@ -36,7 +36,7 @@ async def test_engines_cause_no_violation_while_they_are_killed_and_paused(
 
 
 @pytest.mark.proves("I17")
-def test_a_torture_without_interrupted_or_poisoned_runs_is_a_fault() -> None:
+def test_a_torture_run_that_hit_or_poisoned_too_few_runs_is_a_fault() -> None:
     enough = Findings(kills_in_flight=2, poisoned=1)
     assert check_effort(enough, SIZE) == []
     assert check_effort(Findings(), SIZE) == [

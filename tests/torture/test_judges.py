@@ -104,7 +104,7 @@ def test_a_second_claim_of_a_key_is_detected() -> None:
     assert history.findings.two_of_a_key == 1
 
 
-def test_a_record_does_not_change_other_columns(
+def test_recording_one_column_does_not_change_other_columns(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(record, "RECORD", tmp_path / "torture.md")

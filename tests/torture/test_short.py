@@ -67,7 +67,7 @@ async def test_a_database_fails_over_under_load(pair: Pair) -> None:
 @pytest.mark.proves("R1.5")
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize("place", BACKENDS)
-async def test_one_of_a_hundred_submissions_from_four_processes_is_accepted(
+async def test_only_one_of_a_hundred_submissions_from_four_processes_is_accepted(
     urls: list[str],
 ) -> None:
     findings = await hundred(urls, 5, _no_step)
@@ -76,6 +76,6 @@ async def test_one_of_a_hundred_submissions_from_four_processes_is_accepted(
 
 @pytest.mark.proves("R1.5")
 @pytest.mark.backend("sqlite-memory")
-async def test_one_of_a_hundred_submissions_with_one_key_is_accepted_in_memory() -> None:
+async def test_only_one_of_a_hundred_submissions_for_a_key_is_accepted_in_memory() -> None:
     findings = await hundred_in_memory(5, _no_step)
     assert (findings.faults, findings.accepted, findings.told) == ([], 5, 5 * (CALLER_COUNT - 1))

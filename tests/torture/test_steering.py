@@ -26,7 +26,7 @@ def _no_step(_: int) -> None:
 
 @pytest.mark.proves("I3", "I22")
 @pytest.mark.timeout(240)
-async def test_no_accepted_message_is_lost_with_redis(urls: list[str]) -> None:
+async def test_no_accepted_message_is_lost_when_redis_fails(urls: list[str]) -> None:
     size = Size(run_count=0, kill_count=len(FAULTS))
     findings = await steering(urls, size, _no_step)
     assert (findings.violations, findings.faults) == (0, [])
@@ -37,7 +37,7 @@ async def test_no_accepted_message_is_lost_with_redis(urls: list[str]) -> None:
 @pytest.mark.proves("I3", "I22")
 @pytest.mark.slow
 @pytest.mark.timeout(240)
-async def test_no_accepted_message_is_lost_with_a_cluster_master(urls: list[str]) -> None:
+async def test_no_accepted_message_is_lost_when_a_cluster_master_fails(urls: list[str]) -> None:
     findings = await steering(urls, Size(run_count=0, failover_count=1), _no_step)
     assert (findings.violations, findings.faults) == (0, [])
     assert findings.outages == 1

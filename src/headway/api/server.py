@@ -29,7 +29,6 @@ STOP_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 STOP_S_MAX: Final = 3
 UNREAD_S_MAX: Final = 0.5
 """How long a stopping server waits for clients to read pending data."""
-HEAD_BYTE_COUNT_MAX: Final = 64 << 10
 
 
 async def serve(
@@ -75,7 +74,6 @@ async def serve(
                 server_header=False,
                 proxy_headers=False,
                 timeout_graceful_shutdown=STOP_S_MAX,
-                h11_max_incomplete_event_size=HEAD_BYTE_COUNT_MAX,
                 ws="none",
             )
             on_ready(f"http://{_local_host(host)}:{bound_port}")

@@ -9,19 +9,27 @@ Closing a socket with unread bytes in its receive buffer makes the kernel send a
 discards the response that the client has not read yet. If a request was answered before its body
 was read (413, for example), the server therefore drains the connection first. It sends the response
 and the end of the stream, and then reads and discards the rest, within a limit of bytes and time.
+
+A client may send requests before earlier ones are answered (pipelining). They are answered in
+order. Data after a request that has to wait is stored unparsed, and no more is read.
 """
 
 import asyncio
-import sys
 from http import HTTPStatus
 from typing import Any, Final, cast
 
+from httptools import HttpParserCallbackError, HttpParserError, HttpParserUpgrade
+from uvicorn._types import ASGI3Application
 from uvicorn.config import Config
-from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 from uvicorn.server import ServerState
 
 from headway.api.http.problem import Problem, headers_too_large, unavailable
 
+HEAD_BYTE_COUNT_MAX: Final = 64 << 10
+"""The maximum length of a request's headers, and of a chunk's header and the trailers."""
+PARSE_BYTE_COUNT_MAX: Final = 4 << 10
+"""How much data is parsed at once, which bounds the number of pipelined requests in memory."""
 HEAD_S_MAX: Final = 15.0
 """How long a client may take to send the headers of its next request.
 
@@ -122,7 +130,13 @@ class ConnectionTracker:
         connection.transport.abort()
 
 
-class Connection(H11Protocol):
+class HeadTooLarge(HttpParserError):
+    """The headers of a request, or other data around its body, exceed HEAD_BYTE_COUNT_MAX."""
+
+
+class Connection(HttpToolsProtocol):
+    """One connection of a client: uvicorn's protocol, with the limits of this module."""
+
     def __init__(
         self,
         connections: ConnectionTracker,
@@ -134,8 +148,16 @@ class Connection(H11Protocol):
     ) -> None:
         super().__init__(config, server_state, app_state, _loop)
         self._tracker = connections
-        self._request_state: dict[str, Any] = {}
-        """The ASGI `state` of the last request, in which the guard stores the caller."""
+        self._begun_cycle: RequestResponseCycle | None = None
+        """The last request whose task was started. Pipelined requests wait for it."""
+        self._is_in_body = False
+        """True from the end of a request's headers to the end of the request."""
+        self._unfinished_byte_count = 0
+        """The bytes received since headers, a part of a body or a request were last completed."""
+        self._unparsed = b""
+        """Data that is parsed once the requests before it are answered."""
+        self._parse_problem: Problem | None = None
+        """The response to invalid data, to be sent once the requests before it are answered."""
         self._drained_byte_count: int | None = None
         """The bytes received since the connection began to drain, or None if it does not drain."""
         self._drain_timer: asyncio.TimerHandle | None = None
@@ -143,7 +165,8 @@ class Connection(H11Protocol):
     @property
     def is_authenticated(self) -> bool:
         """True if the guard has authenticated the last request of this connection."""
-        return "caller" in self._request_state
+        begun = self._begun_cycle
+        return begun is not None and "caller" in begun.scope["state"]
 
     def connection_made(  # type: ignore[override]  # As in uvicorn.
         self, transport: asyncio.Transport
@@ -157,15 +180,111 @@ class Connection(H11Protocol):
         self._tracker.remove(self)
         if self._drain_timer is not None:
             self._drain_timer.cancel()
+        if self._begun_cycle is not None:  # uvicorn notifies only the newest request.
+            self._disconnect(self._begun_cycle)
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        if self._drained_byte_count is None:
-            super().data_received(data)
-            return
-        self._drained_byte_count += len(data)
-        if self._drained_byte_count > DRAIN_BYTE_COUNT_MAX:
-            self.transport.close()
+        if self._drained_byte_count is not None:
+            self._drained_byte_count += len(data)
+            if self._drained_byte_count > DRAIN_BYTE_COUNT_MAX:
+                self.transport.close()
+        elif self._parse_problem is None:
+            self._parse(self._unparsed + data)
+
+    def _parse(self, data: bytes) -> None:
+        """Parse data of the client, up to the first request that must wait for others."""
+        self._unset_keepalive_if_required()
+        self._unparsed = b""
+        for first in range(0, len(data), PARSE_BYTE_COUNT_MAX):
+            if self.pipeline:  # uvicorn has paused reading.
+                self._unparsed = data[first:]
+                return
+            try:
+                self._feed(data[first : first + PARSE_BYTE_COUNT_MAX])
+            except HttpParserError as error:
+                self._refuse(_to_parse_problem(error))
+                return
+
+    def _feed(self, data: bytes) -> None:
+        while data:
+            self._unfinished_byte_count += len(data)
+            try:
+                self.parser.feed_data(data)
+            except HttpParserUpgrade as upgrade:
+                # The upgrade is declined by a response in HTTP/1.1. The rest is parsed as usual.
+                data = data[upgrade.args[0] :]
+            else:
+                break
+        if self._unfinished_byte_count > HEAD_BYTE_COUNT_MAX:
+            raise HeadTooLarge
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        if self._is_in_body:
+            return  # A trailer. The guard has not seen it, so the application must not see it.
+        name = name.lower()
+        if name == b"expect" and value.lower() == b"100-continue":
+            self.expect_100_continue = True
+        self.headers.append((name, value))
+
+    def on_headers_complete(self) -> None:
+        # The data may contain other requests, so that the exact length must be computed.
+        if self._unfinished_byte_count > HEAD_BYTE_COUNT_MAX:
+            length = len(self.url) + sum(len(name) + len(value) for name, value in self.headers)
+            if length > HEAD_BYTE_COUNT_MAX:
+                raise HeadTooLarge
+        super().on_headers_complete()
+        self._unfinished_byte_count = 0
+        self._is_in_body = True
+
+    def on_body(self, body: bytes) -> None:
+        self._unfinished_byte_count = 0
+        super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        self._unfinished_byte_count = 0
+        self._is_in_body = False
+        super().on_message_complete()
+
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
+        # The task has not begun. The cycle responds over this transport.
+        cycle.transport = cast(asyncio.Transport, _ResponseTransport(self, cycle))
+        self._begun_cycle = cycle
+        self._tracker.mark_active(self)
+        super()._start_asgi_task(cycle, app)
+
+    def _refuse(self, problem: Problem) -> None:
+        """Answer data that cannot be parsed, after the requests before it, and close."""
+        self._parse_problem = problem
+        if self._is_in_body and self.pipeline:
+            # The newest request, which has not begun, has the invalid body.
+            self.pipeline.popleft()
+            assert self._begun_cycle is not None
+            self.cycle = self.pipeline[0][0] if self.pipeline else self._begun_cycle
+        elif self._is_in_body and not self.cycle.response_complete:
+            self._disconnect(self.cycle)  # Discards the rest of the response.
+            if self.cycle.response_started:
+                self.drain_and_close()
+                return
+            self.cycle.response_complete = True
+        if self._is_answered:
+            self._send_parse_problem(problem)
+        else:
+            self.flow.pause_reading()
+
+    @property
+    def _is_answered(self) -> bool:
+        """True if all requests are answered. They are answered in order."""
+        newest: RequestResponseCycle | None = self.cycle
+        return newest is None or newest.response_complete
+
+    def _send_parse_problem(self, problem: Problem) -> None:
+        self.transport.write(_encode_response(problem))
+        self.drain_and_close()
+
+    def _disconnect(self, cycle: RequestResponseCycle) -> None:
+        cycle.disconnected = True
+        cycle.message_event.set()
 
     def drain_and_close(self) -> None:
         """Close the connection once the client has read the response, or a limit is reached.
@@ -185,34 +304,17 @@ class Connection(H11Protocol):
         else:
             self.transport.close()
 
-    def handle_events(self) -> None:
-        before = self.cycle
-        super().handle_events()
-        if self.cycle is not before:
-            # The task of the new cycle has not begun. The cycle responds over this transport.
-            self.cycle.transport = cast(asyncio.Transport, _ResponseTransport(self, self.cycle))
-            self._request_state = self.scope["state"]
-            self._tracker.mark_active(self)
-
-    def send_400_response(self, msg: str) -> None:  # noqa: ARG002
-        """Answer a request that h11 cannot parse.
-
-        uvicorn calls this method in an `except` block. `msg` is ignored, because the exception has
-        more details.
-        """
-        cycle: RequestResponseCycle | None = self.cycle
-        is_answering = cycle is not None and cycle.response_started and not cycle.response_complete
-        if not is_answering:
-            self.transport.write(_encode_response(_to_parse_problem(sys.exc_info()[1])))
-        if cycle is not None:
-            cycle.disconnected = True  # Discard the rest of the response.
-        self.drain_and_close()
-
     def on_response_complete(self) -> None:
         self._tracker.mark_idle(self, now_s=self.loop.time())
         super().on_response_complete()
         if self._drained_byte_count is not None:
             self._unset_keepalive_if_required()
+        elif not self._is_answered or self.transport.is_closing():
+            return
+        elif self._parse_problem is not None:
+            self._send_parse_problem(self._parse_problem)
+        elif self._unparsed:
+            self._parse(self._unparsed)
 
     def pause_writing(self) -> None:
         self._tracker.mark_stalled(self, now_s=self.loop.time())
@@ -242,10 +344,13 @@ class _ResponseTransport:
             self._connection.transport.close()
 
 
-def _to_parse_problem(error: BaseException | None) -> Problem:
-    if getattr(error, "error_status_hint", 400) == HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE:
+def _to_parse_problem(error: HttpParserError) -> Problem:
+    if isinstance(error, HeadTooLarge) or isinstance(error.__context__, HeadTooLarge):
         return headers_too_large()
-    return Problem(400, "bad_request", f"the request is not HTTP/1.1: {error}")
+    # uvicorn parses the target of the request in a callback of the parser.
+    is_target = isinstance(error, HttpParserCallbackError)
+    reason = "the target is invalid" if is_target else str(error)
+    return Problem(400, "bad_request", f"the request is not HTTP/1.1: {reason}")
 
 
 def _encode_response(problem: Problem) -> bytes:
