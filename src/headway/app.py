@@ -55,9 +55,9 @@ class Headway:
     `urls` are the addresses of the database. The default is the configured database
     (`HEADWAY_DATABASE_URL` or `headway.toml`), or else `headway.db` in the current folder.
 
-    When the block ends, no more runs start, and executing runs have `stop_wait_s` to end. They have
-    no time if the block ends with an error. A run that does not end in time is handed over to
-    another or later instance.
+    When the block ends, no more runs start. Runs that are still executing have `stop_wait_s` to
+    end, or no time if the block ends with an error. A run that does not end in time is handed over
+    to another instance, which may start later.
 
     `retention` limits how long ended runs and their events are stored; the default is 30 days.
     `data` is the folder for the files of runs; the default is `data` next to the SQLite file or in
@@ -115,9 +115,9 @@ class Headway:
         self._schedules: dict[str, Schedule] = {}
         self._open: OpenHeadway | None = None
         self._is_in_use = False
-        """True from the start of opening to the end of closing."""
+        """True from when this Headway begins to open until it is completely closed."""
         self.flows = Flows(self._ids, lambda: self._opened.flows)
-        """Flows: publish their definitions, start tasks of them, and control the tasks."""
+        """The flows: publish definitions, start tasks, and control the tasks."""
 
     @property
     def _opened(self) -> OpenHeadway:
@@ -149,9 +149,9 @@ class Headway:
 
         An `async def` runs in the event loop, a plain `def` in its own thread. The function's first
         parameter is the context; the others are the job's parameters. Submissions are validated
-        against their annotations. A failed run is retried up to `retries` times, with `backoff` in
-        between. With `recovery="fail"` the run fails if its process is lost, instead of continuing
-        in another process from the last checkpoint.
+        against the annotations of these parameters. A failed run is retried up to `retries` times;
+        `backoff` sets the delay before each retry. With `recovery="fail"` the run fails if its
+        process is lost, instead of continuing in another process from the last checkpoint.
 
         `timeout_s` limits how long a run may take. The default is the setting
         `execution_timeout_s` (1,800 s); None means no limit.
@@ -185,8 +185,8 @@ class Headway:
         """Run `job` at each fire time of a cron expression. Call this before `async with`.
 
         `name` is the name of the schedule; the default is the name of the job. `key` is the key of
-        its runs; the default is `name`. If an earlier run of the key is active at a fire time, the
-        new run is recorded as `rejected`.
+        the schedule's runs; the default is `name`. If an earlier run of the key is active at a fire
+        time, the new run is recorded as `rejected`.
         """
         if self._is_in_use:
             raise RuntimeError("register schedules before `async with`")
@@ -222,7 +222,10 @@ class Headway:
 
     @property
     def hint_relay(self) -> HintRelay | None:
-        """The exchange of hints with other instances. None unless open with an engine and Redis."""
+        """The exchange of hints with other instances.
+
+        None unless this Headway is open, has an engine and uses Redis.
+        """
         return None if self._open is None else self._open.hint_relay
 
     @property
@@ -266,11 +269,11 @@ class Headway:
         return Keys(self.store, self.store.runs, self._jobs)
 
     def run(self, run_id: str) -> RunHandle:
-        """Return a handle to an existing run, also one that another process has started."""
+        """Return a handle to an existing run, even if another process has started the run."""
         return self._opened.open_handle(RunId(run_id))
 
     async def explain(self, run_id: str) -> Explanation:
-        """Explain the state of a run: the reason for it, the holder, and the next step to take.
+        """Explain why a run is in its state, which run or instance is responsible, and what to do.
 
         Raise RunNotFound if there is no such run, or it was pruned.
         """
@@ -286,10 +289,10 @@ class Headway:
         return await run_doctor(self.store.doctor, self._opened.clock)
 
     async def wait_for_signal(self) -> str:
-        """Wait for Ctrl-C or SIGTERM, and return the signal's name. Then leave `async with`.
+        """Wait for Ctrl-C or SIGTERM, and return the signal's name.
 
-        Call this in the main thread only. A second signal has its default effect. SIGHUP reloads
-        the configuration.
+        The caller should then leave `async with`. Call this in the main thread only. A second
+        signal has its default effect. SIGHUP reloads the configuration.
         """
         _ = self._opened  # Raises outside `async with`.
         async with self.reload_on_hangup():
@@ -298,10 +301,10 @@ class Headway:
             return name
 
     def note_stop(self) -> None:
-        """Record that the program stops. Call this if it leaves `async with` only later.
+        """Record that the program is stopping. Call this if it leaves `async with` only later.
 
-        An executing run that neither waits now nor has stored anything new may be the reason for
-        the stop, so the stop counts against that run.
+        A run that is executing, is not waiting, and has stored nothing new may have caused the
+        stop. The stop therefore counts against that run.
         """
         if self._open is not None and self._open.engine is not None:
             self._open.engine.note_stop()
@@ -310,8 +313,9 @@ class Headway:
         """Read the configuration again, and apply the settings that need no restart.
 
         The limits of lanes are applied at once. A limit that a person has set stays until the
-        configured one changes. Other settings that differ from those at the start are only
-        listed. Raise ConfigurationError if the configuration is invalid; nothing was changed then.
+        configured limit changes. Other settings that have changed since the start are only listed
+        in the result. Raise ConfigurationError if the configuration is invalid; nothing is changed
+        then.
         """
         store, before, settings = self.store, self._settings, load_settings()
         lanes = await configure_lanes(store, self._configured_lanes(settings))
@@ -320,9 +324,9 @@ class Headway:
         return ReloadResult(lanes, tuple(changed))
 
     def reload_on_hangup(self) -> AbstractAsyncContextManager[None]:
-        """Reload the configuration on each SIGHUP inside the block. Call in the main thread only.
+        """Reload the configuration on each SIGHUP until the `async with` block ends.
 
-        The outcome of each reload is logged.
+        Call this in the main thread only. The outcome of each reload is logged.
         """
         return reload_on_signal(call_on_hangup, self.reload)
 
@@ -346,9 +350,9 @@ class Headway:
     ) -> RunHandle:
         """Submit a run. The run is stored durably when this returns.
 
-        `job` is the name of a registered job, or its function. The key of a run without `key` is
-        its id. Without `params` the run has the parameters that were saved for its key and job, or
-        else the job's defaults. Lane and timeouts default to those of the job; `timeout_s=None`
+        `job` is the name of a registered job, or its function. Without `key`, the run's id is also
+        its key. Without `params`, the run has the parameters that were saved for its key and job,
+        or else the job's defaults. Lane and timeouts default to those of the job; `timeout_s=None`
         means no limit. Submissions with the same `idempotency_key` return the same run.
 
         Raise KeyBusy if the key has an active run and `on_conflict` is `reject`. Raise
@@ -427,7 +431,7 @@ class Headway:
     async def _keep_open(
         self, opening: AbstractAsyncContextManager[OpenHeadway]
     ) -> AsyncIterator[Self]:
-        """Keep this Headway open until `opening` is closed: jobs still use it while they end."""
+        """Keep this Headway open until `opening` is closed, because ending jobs still use it."""
         if self._is_in_use:
             raise RuntimeError("this Headway is already open; create another one")
         self._is_in_use = True

@@ -62,8 +62,8 @@ __all__ = [
 def build_life_lock(urls: Sequence[str], store: SqlStore) -> FileLifeLock:
     """Return the life lock of this process, in the folder where other processes check it.
 
-    For SQLite that is the folder of the database file, which every process that uses it can reach.
-    For other databases it is this user's runtime folder on this host.
+    For SQLite, this is the folder of the database file, because every process that uses the file
+    can reach it. For other databases, it is this user's runtime folder on this host.
     """
     address = parse_addresses(urls)[0]
     if address.is_memory:
@@ -126,7 +126,7 @@ def build_flow_services(
 
 
 def display_urls(urls: Sequence[str]) -> str:
-    """Return the addresses for display: without passwords, a file with its absolute path."""
+    """Return the addresses for display. Passwords are removed, and file paths are absolute."""
     return ", ".join(
         address.display if address.file is None else f"sqlite:///{address.file.absolute()}"
         for address in parse_addresses(urls)
@@ -169,7 +169,7 @@ async def accept_primary(urls: Sequence[str]) -> AcceptedPrimary:
         raise ConfigurationError(
             "SQLite is one file and has no failover; there is nothing to accept"
         )
-    # The time in seconds is higher than any epoch accepted before or counted up by failovers.
+    # The time in seconds is higher than any epoch that was accepted or counted up earlier.
     return await Connector(addresses).accept_primary(epoch=int(time.time()))
 
 

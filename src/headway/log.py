@@ -1,10 +1,10 @@
-"""Structured logging: a constant event name and its fields, as text and as record attributes.
+"""Structured logging: a constant event name and its fields, as text and record attributes.
 
 `log.info("run_claimed", extra={"run_id": "r1"})` is logged as `run_claimed run_id=r1` by any
 handler. Handlers that store fields separately use `record.event` and `record.run_id`.
 
-An execution sets `log_context`, so that everything logged during it, also by the job's own code and
-other libraries, can be attributed to its run.
+An execution sets `log_context`, so that everything logged during the execution, also by the job's
+own code and by other libraries, can be attributed to its run.
 """
 
 import logging
@@ -21,7 +21,7 @@ SECRET_NAME_PATTERN: Final = (
     r"(?:authorization|cookie|passphrase|password|passwd|secret|token"  # noqa: S105  # A pattern.
     r"|(?:access|api|private|secret)[_-]?key)"
 )
-"""The pattern of the end of a secret's name: `db_password`, but not `token_count`.
+"""A pattern for the end of a secret's name. It matches `db_password`, not `token_count`.
 
 Match it without regard to case.
 """
@@ -41,7 +41,7 @@ class EventLog(logging.LoggerAdapter[logging.Logger]):
     """A logger that appends the fields of `extra` to the message.
 
     Control characters, which could forge a log line or move a terminal's cursor, are escaped. The
-    value of a field that has the name of a secret is hidden (S4).
+    value of a field is hidden if the field's name is that of a secret (S4).
     """
 
     def process(

@@ -49,7 +49,7 @@ from headway.services.upkeep.scheduler import open_scheduler
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeadwayConfig:
-    """The configuration of a Headway: the arguments of its constructor, else the settings.
+    """The configuration of a Headway. Arguments of its constructor override the settings.
 
     Raise InvalidInput for an invalid argument that the settings do not check.
     """
@@ -150,7 +150,7 @@ async def run_engine(
     async with AsyncExitStack() as opened:
         life_lock = build_life_lock(config.urls, store)
         opened.callback(life_lock.release)
-        if config.has_mirror:  # Closed after the engine, so that it has the final states.
+        if config.has_mirror:  # Closed after the engine, to mirror the final states.
             folder = MirrorFolder(data_folder(config.urls, config.data_dir).root)
             mirror = Mirror(store, store.runs, store.events, folder)
             await opened.enter_async_context(mirror.run())

@@ -59,7 +59,7 @@ class Settings(BaseSettings):
     database_urls: Annotated[tuple[str, ...], NoDecode] = ()
     """Several addresses of one cluster, the primary first, separated by spaces."""
     durability: Literal["process", "power"] = "process"
-    """The failure that a commit on SQLite survives: the end of the process, or also a power cut."""
+    """The failures that a commit on SQLite survives: only a process crash, or also a power cut."""
     redis_url: str | None = None
     """The Redis server over which instances exchange hints. Default: they poll the database."""
 
@@ -70,7 +70,7 @@ class Settings(BaseSettings):
     """
 
     mirror: bool = False
-    """Write the state of every run also to `runs/<run id>.json` in `data`."""
+    """Also write the state of every run to `runs/<run id>.json` in `data`."""
 
     app: str | None = None
     """The Headway that `serve` and commands without a server use, as `module:name`."""
@@ -110,7 +110,7 @@ class Settings(BaseSettings):
     sse_ping_interval_s: float = SSE_PING_INTERVAL_S
     """How long an event stream may be idle before the server sends a ping."""
     lanes: Annotated[dict[LaneName, int], NoDecode] = {}
-    """How many runs of each lane may run at once. As a variable: `main=5 cron=2`.
+    """How many runs of each lane may run at once. As an environment variable: `main=5 cron=2`.
 
     Applied at start and on reload. A limit that a person sets stays until this setting changes.
     """
@@ -143,7 +143,7 @@ class Settings(BaseSettings):
 
     @property
     def timeouts(self) -> Timeouts:
-        """Return the time limits. Raise InvalidInput if they do not fit together."""
+        """Return the time limits. Raise InvalidInput if one is invalid or contradicts another."""
         return Timeouts(
             execution_timeout_s=self.execution_timeout_s,
             permission_timeout_s=self.permission_timeout_s,
@@ -153,7 +153,7 @@ class Settings(BaseSettings):
         )
 
     def merge_timeouts(self, **arguments: float | None) -> Timeouts:
-        """Return the time limits: the arguments that are not None, and settings for the rest."""
+        """Return the time limits. An argument that is None is replaced by its setting."""
         given = {name: seconds for name, seconds in arguments.items() if seconds is not None}
         return Timeouts(**asdict(self.timeouts) | given)
 
@@ -178,7 +178,7 @@ class Settings(BaseSettings):
 
 
 def check_lane_limits(limits: Mapping[str, int]) -> dict[LaneName, int]:
-    """Return the limits by trimmed lane name. Raise InvalidInput if one is invalid."""
+    """Return the limits by trimmed lane name. Raise InvalidInput if a name or limit is invalid."""
     pairs = tuple((LaneName(name), limit) for name, limit in limits.items())
     return dict(ConfigureLanes(pairs).limits)
 
@@ -198,7 +198,7 @@ def _read_secrets() -> dict[str, object]:
                 values[name] = file.read_text(encoding="utf-8").strip()
             except (OSError, UnicodeDecodeError) as error:
                 raise ConfigurationError(f"{file} cannot be read: {error}") from None
-    # A secret file for one of these two settings also overrides the other in other sources.
+    # If one of these two settings has a secret file, ignore the other setting in other sources.
     if "database_urls" in values:
         values.setdefault("database_url", None)
     elif "database_url" in values:
@@ -207,7 +207,7 @@ def _read_secrets() -> dict[str, object]:
 
 
 def _read_legacy_variables() -> dict[str, str]:
-    """Read SCHEDULER_BASE, a server's address, and SCHEDULER_DB, a SQLite file or a URL."""
+    """Read SCHEDULER_BASE (a server address) and SCHEDULER_DB (a SQLite file or a URL)."""
     values = {name: os.environ.get(variable, "") for name, variable in LEGACY_VARIABLES.items()}
     if f"{PREFIX}DATABASE_URLS" in os.environ:
         values["database_url"] = ""

@@ -31,7 +31,7 @@ def adopt_trace(traceparent: str | None) -> None:
 
 
 def current_trace() -> str | None:
-    """Return the `traceparent` for new work: of the current span, or else the adopted one.
+    """Return the `traceparent` for new work: that of the current span, or the adopted one.
 
     Return None if there is no trace.
     """
@@ -44,7 +44,7 @@ def current_trace() -> str | None:
 
 
 def trace_headers() -> dict[str, str]:
-    """Return the trace header for a request to a worker. Empty if there is no trace."""
+    """Return the trace header for a request to a worker, or no header if there is no trace."""
     traceparent = current_trace()
     return {} if traceparent is None else {TRACEPARENT: traceparent}
 

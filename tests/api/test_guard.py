@@ -31,7 +31,7 @@ def bearer(token: str) -> dict[str, str]:
 @pytest.mark.proves("S2")
 async def test_unknown_path_or_method_without_a_token_is_401(url: str) -> None:
     async with served(url, access=TOKENS) as client:
-        for method in ("GET", "PUT", "OPTIONS", "TRACE", "BREW"):
+        for method in ("GET", "PUT", "OPTIONS", "TRACE", "PROPFIND"):
             assert (await client.call(method, "/api/nope")).status == 401
 
 

@@ -61,7 +61,7 @@ async def test_request_durations_are_measured_per_route(client: Client) -> None:
     await client.get("/api/runs?limit=0")
     await client.get("/api/lanes/a/b%20c")
     for path in ("/nowhere", "/api/nowhere", "/ui/nowhere"):
-        await client.call("BREW", path)
+        await client.call("PROPFIND", path)
     await client.get("/tasks/get?id=x")
     metrics = samples((await client.get("/metrics")).body)
     name = "headway_http_request_duration_seconds_count"

@@ -24,7 +24,7 @@ WRONG = "wrong-wrong-wrong-wrong"
 TOKENS = Access(
     [Token(OPERATE, Scope.OPERATE), Token(READ, Scope.READ), Token(WORKER, Scope.WORKER)]
 )
-METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "BREW")
+METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "PROPFIND")
 # Listed again instead of imported from the guard, because the open paths are a promise.
 OPEN = {"/healthz", "/readyz", "/api/session", "/", "/ui", "/ui/", "/ui/x"}
 WORKER_PATHS = {"/register", "/heartbeat", "/workers/register", "/workers/heartbeat"}

@@ -49,22 +49,22 @@ class BackgroundTasks:
         self._loops: list[asyncio.Task[None]] = []
 
     def start(self, coroutine: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        """Start a task that ends by itself. It is awaited at the end of the block."""
+        """Start a task that ends by itself. It is awaited at the end of the `async with` block."""
         task = self._group.create_task(coroutine)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task
 
     def start_loop(self, coroutine: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        """Start a task that runs until it is canceled at the end of the block."""
+        """Start a task that runs until it is canceled at the end of the `async with` block."""
         task = self.start(coroutine)
         self._loops.append(task)
         return task
 
     def repeat(self, loop: str, action: Callable[[], Awaitable[object]], *, every_s: float) -> None:
-        """Call `action` repeatedly, with pauses of `every_s` seconds, until the block ends.
+        """Repeat `action` until the `async with` block ends, with pauses of `every_s` seconds.
 
-        The end of the block awaits the last call. `loop` names the loop in log events.
+        The last call is awaited at the end of the block. `loop` names the loop in log events.
         """
         self.start(self._repeat(loop, action, every_s))
 
@@ -101,7 +101,7 @@ class BackgroundTasks:
 
 
 async def run_round(loop: str, action: Callable[[], Awaitable[T]]) -> T | None:
-    """Call `action` as one round of `loop`, and return its result, or None if it failed.
+    """Call `action` as one round of `loop`. Return its result, or None if it fails.
 
     Log the error of a failed round. Raise StoreClosed, which ends the loop, because no later round
     can succeed.

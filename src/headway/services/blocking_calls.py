@@ -9,7 +9,7 @@ T = TypeVar("T")
 
 
 class Threads:
-    """Runs blocking functions in threads, and tracks whether any is in flight."""
+    """Runs blocking functions in threads, and tracks whether any call is in flight."""
 
     def __init__(self) -> None:
         self._running_count = 0

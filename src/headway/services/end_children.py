@@ -1,4 +1,4 @@
-"""Cancel the children of runs that have ended or are being canceled, and their children.
+"""Cancel all descendants of runs that have ended or are being canceled.
 
 The transition that ends or cancels the parent records that its children must end, so every sweep
 finds them. Ending the children at once only reduces the delay. Each command checks its conditions
@@ -31,7 +31,7 @@ _CANCEL_ACCEPTED: Final = (CancelResult.CANCELED, CancelResult.REQUESTED)
 async def end_children_after_cancel(
     store: Store, runs: RunReader, run_id: RunId, answer: CancelResult
 ) -> None:
-    """Cancel the children of a run at once, if `answer` shows that its cancel was accepted.
+    """Cancel a run's children at once if `answer` shows that the run's cancel was accepted.
 
     An outage is ignored: the cancel is already committed, and the sweep also ends the children.
     """
@@ -41,7 +41,7 @@ async def end_children_after_cancel(
 
 
 async def end_children(store: Store, runs: RunReader, parent_id: RunId) -> None:
-    """Cancel all descendants of run `parent_id`. Do nothing unless that run ends or has ended."""
+    """Cancel all descendants of run `parent_id`, if that run is ending or has ended."""
     waiting = [parent_id]
     for _ in range(STEP_COUNT_MAX):
         if not waiting:

@@ -23,9 +23,9 @@ log = event_log(__name__)
 
 
 class JobExited(Exception):
-    """Raised if a plain function raised an error that would end the program, as SystemExit does.
+    """A plain function raised an error that would end the program, such as SystemExit.
 
-    The `__cause__` of a JobExited is the error of the function.
+    The function's error is the `__cause__` of the JobExited.
     """
 
     def __init__(self, error: BaseException) -> None:
@@ -63,14 +63,17 @@ def hide_secrets(text: str, secrets: Iterable[str]) -> str:
 
 
 def log_if_ended(answer: object) -> None:
-    """Log the end of a run if `answer` is Ended, because no execution logs such an end."""
+    """Log that a run has ended, if `answer` is Ended.
+
+    The command itself has ended the run, so no execution logs its end.
+    """
     if isinstance(answer, Ended):
         fields = {"run_id": answer.run_id, "key": answer.key, "job": answer.job}
         log.error("run_ended", extra={**fields, "error": answer.error})
 
 
 def is_function_error(error: BaseException, task: "asyncio.Task[object] | None") -> bool:
-    """Return whether a function that `task` executes raised `error` by itself.
+    """Return whether the function that `task` executes raised `error` itself.
 
     Other errors were injected into the function's frame and must propagate: GeneratorExit from
     `close()` of an abandoned coroutine, or KeyboardInterrupt from a Ctrl-C.
@@ -93,8 +96,8 @@ def _is_from_sigint(error: KeyboardInterrupt) -> bool:
     """Return whether the SIGINT handler raised `error`.
 
     A handler written in Python leaves its own frame in the traceback. Python's default handler
-    leaves none, but interrupts any instruction. So the handler raised the error if the innermost
-    frame is not at a `raise`.
+    leaves no frame, but it interrupts any instruction. So the default handler raised the error if
+    the innermost frame is not at a `raise`.
     """
     if threading.current_thread() is not threading.main_thread():
         return False

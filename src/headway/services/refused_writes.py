@@ -2,8 +2,8 @@
 
 A database without free space refuses every write, and waiting loses nothing. But a write that is
 too large for the database is refused permanently, and retrying it forever would occupy a slot. To
-distinguish the cases, another small write is attempted: if that one succeeds and the first is still
-refused, the refusal is final.
+distinguish the cases, another, small write is attempted. If the small write succeeds and the first
+write is still refused, the refusal is final.
 """
 
 from typing import Final

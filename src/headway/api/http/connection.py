@@ -18,7 +18,12 @@ import asyncio
 from http import HTTPStatus
 from typing import Any, Final, cast
 
-from httptools import HttpParserCallbackError, HttpParserError, HttpParserUpgrade
+from httptools import (
+    HttpParserCallbackError,
+    HttpParserError,
+    HttpParserInvalidMethodError,
+    HttpParserUpgrade,
+)
 from uvicorn._types import ASGI3Application
 from uvicorn.config import Config
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
@@ -347,6 +352,9 @@ class _ResponseTransport:
 def _to_parse_problem(error: HttpParserError) -> Problem:
     if isinstance(error, HeadTooLarge) or isinstance(error.__context__, HeadTooLarge):
         return headers_too_large()
+    if isinstance(error, HttpParserInvalidMethodError):
+        detail = "the request is not HTTP/1.1, or its method is unknown"
+        return Problem(400, "bad_request", detail)
     # uvicorn parses the target of the request in a callback of the parser.
     is_target = isinstance(error, HttpParserCallbackError)
     reason = "the target is invalid" if is_target else str(error)

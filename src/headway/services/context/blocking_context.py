@@ -53,7 +53,7 @@ def _blocking(
 ) -> "Callable[Concatenate[BlockingRunContext, P], T]":
     """Return a blocking version of a RunContext method, for the thread of a job.
 
-    The version has the signature and the docstring of the method.
+    It has the same signature and docstring as the method.
     """
 
     @wraps(method)
@@ -81,10 +81,10 @@ class BlockingRunContext:
     """The context of a job that is a plain `def`: the methods of RunContext, but blocking.
 
     A thread cannot be stopped from outside. Once the run must end, `canceled` is true, and every
-    method raises CancelledError, also in a call that is already waiting. The key stays busy until
-    the function returns or its grace period is over.
+    method raises CancelledError, even if it was called before and is waiting. The key stays busy
+    until the function returns or its grace period is over.
 
-    `compacting` is absent, because a thread cannot be stopped when its time is up.
+    `compacting` is absent, because a thread cannot be stopped when the time for compacting is up.
     """
 
     def __init__(self, context: RunContext, loop: asyncio.AbstractEventLoop) -> None:
@@ -152,11 +152,11 @@ class BlockingRunContext:
 
     @contextmanager
     def listening(self) -> "Iterator[None]":
-        """Accept messages inside the block. Read them with `messages()` at each step of the job.
+        """Accept messages inside the `with` block.
 
-        After the block the run accepts neither a message nor a cancel, because only its result has
-        to be stored. Call `messages()` once more after the block, for messages that were accepted
-        inside it.
+        Read the messages with `messages()` at each step of the job, and once more after the block,
+        because the last messages may have been accepted just before its end. After the block the
+        run accepts neither a message nor a cancel, because only its result has to be stored.
         """
         window = self._context.listening()
         self._wait(window.__aenter__())
@@ -194,7 +194,7 @@ class BlockingFileWriter:
         self._part = part
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
-        """Append `data` to the file."""
+        """Append `data` to the file. Wait for the disk when the buffer is full."""
         if self._context.canceled:
             raise asyncio.CancelledError
         self._part.write(check_data(data))

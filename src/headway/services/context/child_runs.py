@@ -1,4 +1,4 @@
-"""Start the child runs of an execution, find those of earlier executions, and await them."""
+"""Start and await the child runs of an execution, and find those of earlier executions."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -98,7 +98,10 @@ class Children:
             problem = f"it is nested {CHILD_DEPTH_MAX} levels deep, which is the limit"
             raise ChildRefused(claimed.run_id, problem)
         if key == claimed.key:
-            problem = f"key {key!r} is the run's own and busy until it ends; choose another key"
+            problem = (
+                f"key {key!r} is the run's own key, which is busy until the run ends;"
+                " choose another key"
+            )
             raise ChildRefused(claimed.run_id, problem)
         for ancestor in self._ancestors:
             if key == ancestor.key:

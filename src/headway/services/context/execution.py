@@ -26,9 +26,10 @@ class Ending(StrEnum):
 
 
 class Execution:
-    """The state of one execution of a run, which belongs to one event loop.
+    """The state of one execution of a run. It belongs to one event loop.
 
-    The engine notifies the execution of inbox items, of a granted slot, and of the need to stop.
+    The engine notifies the execution when there are inbox items, when a slot is granted, and when
+    the execution must stop.
     """
 
     def __init__(self, claimed: ClaimedRun, timeouts: Timeouts = DEFAULT_TIMEOUTS) -> None:
@@ -42,14 +43,14 @@ class Execution:
         self.has_progressed = False
         """True if the execution stored something that later executions find.
 
-        A stop of its process then does not count towards the limit of stops without progress.
+        If its process then stops, that does not count towards the limit of stops without progress.
         """
         self.has_slot = True
         """True if the execution holds a slot, according to the last answer of the store."""
         self.was_waiting_at_stop: bool | None = None
-        """True if the job already waited when its process began to stop; None before a stop."""
+        """True if the job was waiting when its process began to stop; None before that."""
         self.open_interrupt_count = 0
-        """The number of interrupts whose answer the job waits for."""
+        """The number of interrupts whose answers the job waits for."""
         self.deny_on_shutdown_count = 0
         """The number of open interrupts that a shutdown answers with a denial."""
         self.is_cancelled = False
@@ -57,7 +58,7 @@ class Execution:
         self.has_seen_ending = False
         """True if the job has read that it must end."""
         self.wait_count = 0
-        """The number of waits of the job that are open now and need no slot."""
+        """The number of things that the job waits for now without needing a slot."""
         self.wakeup = asyncio.Event()
         """Set when the inbox may have new items, or when the execution must end."""
         self._task: asyncio.Task[None] | None = None
@@ -69,7 +70,7 @@ class Execution:
         """True if the job may have been called."""
         self._stops_at_next_wait = False
         self.slot_future: asyncio.Future[None] | None = None
-        """The future of the slot that the job waits for. Each request for a slot has its own."""
+        """The future of the slot that the job waits for. Each request has its own future."""
 
     def attach_task(self, task: "asyncio.Task[None]") -> None:
         self._task = task
@@ -95,11 +96,11 @@ class Execution:
 
     @contextmanager
     def open_call(self) -> Iterator[None]:
-        """Cancel the current task if the job is canceled during the block.
+        """Cancel the current task if the job is canceled during the `with` block.
 
         The task waits in the event loop on behalf of the job's thread. Raise CancelledError if the
-        job was canceled before: the thread may have made the call just before the cancel, and
-        nothing would end its wait.
+        job is already canceled: the thread may have made its call just before that, and nothing
+        else would end the wait.
         """
         if self.is_cancelled:
             raise asyncio.CancelledError
@@ -135,7 +136,7 @@ class Execution:
             self.end(Ending.SHUTDOWN)
 
     def end(self, ending: Ending) -> None:
-        """Request the end of the job for the reason `ending`, unless it is already requested.
+        """Request that the job ends, for the reason `ending`, unless this is already requested.
 
         A second request would disturb the clean-up of the job. A cancel denies the job's open
         interrupts and gives the job DENIED_GRACE_S to act on the denials. A shutdown denies only
@@ -163,13 +164,13 @@ class Execution:
             self._grace_timer.cancel()
 
     def note_ending(self) -> Ending | None:
-        """Return why the job should end, or None, and record that the job has read the reason."""
+        """Return why the job should end, or None. Record that the job has read the reason."""
         ending = self.ending  # Read once, because a plain function calls this in its own thread.
         self.has_seen_ending = self.has_seen_ending or ending is not None
         return ending
 
     def is_result_valid(self, ending: Ending | None, *, is_interrupted: bool) -> bool:
-        """Return whether the result of a job that has returned is the result of the run.
+        """Return whether the value that the job has returned is the result of the run.
 
         `ending` is the reason why the job had to end at the time it returned. After a cancel the
         run ends canceled, whatever the job returns. A job that a shutdown interrupted may have
@@ -192,6 +193,9 @@ class Execution:
             self.slot_future.set_result(None)
 
     def expect_slot(self) -> "asyncio.Future[None]":
-        """Return a future for a slot. Call before the request, which may be granted at once."""
+        """Return a future for a slot.
+
+        Call this before the slot is requested, because the request may be granted at once.
+        """
         self.slot_future = asyncio.get_running_loop().create_future()
         return self.slot_future

@@ -1,4 +1,4 @@
-"""Interrupts are questions of a job to people: open them, await answers, and close them.
+"""Interrupts are a job's questions to people: open them, await answers, and close them.
 
 The job holds no slot while it waits for an answer.
 """
@@ -81,7 +81,10 @@ class Interrupts:
         self._open_call_ids: set[str] = set()
         """The call ids of the interrupts that this execution waits for now."""
         self._earlier: list[Interrupt] | None = [] if execution.claimed.generation == 1 else None
-        """Interrupts of earlier executions that this one has not opened; None if not read yet."""
+        """Interrupts of earlier executions that this execution has not opened itself.
+
+        None until they are read.
+        """
         self._recall_lock = asyncio.Lock()
 
     async def ask(
@@ -91,8 +94,8 @@ class Interrupts:
 
         If the run is canceled, return a denial, or raise CancelledError if the schema does not
         allow a denial. If the process stops and `denies_on_shutdown` is set, return a denial.
-        Without it raise CancelledError: the interrupt stays open for the next execution of the run,
-        which opens it again with the same call id.
+        If the process stops and it is not set, raise CancelledError: the interrupt stays open for
+        the next execution of the run, which opens it again with the same call id.
         """
         if not has_call_id:
             call_id = await self._earlier_call_id(asks)
@@ -194,7 +197,10 @@ class Interrupts:
     async def _poll_answer(
         self, call_id: str, after_seq: int, timeout_s: float
     ) -> tuple[Any] | None:
-        """Wait for an answer, and return it in a tuple, or None if time is over or the run ends."""
+        """Wait for an answer, and return it in a tuple.
+
+        Return None if the time is over, or if the run must end.
+        """
         deadline_s = self._clock.monotonic_s() + timeout_s
         while True:  # Until an answer arrives or the time is over.
             self._execution.wakeup.clear()

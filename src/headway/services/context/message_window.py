@@ -27,7 +27,7 @@ class MessageWindow:
         self._window = Window.NONE
 
     def note_opened_by_reading(self) -> None:
-        """Record that reading messages has opened the window, unless the job had set a window."""
+        """Record that reading messages has opened the window, unless the job has set it itself."""
         if self._window is Window.NONE:
             self._window = Window.STREAMING
 

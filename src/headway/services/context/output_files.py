@@ -1,11 +1,11 @@
 """The output files of runs, and their clean-up.
 
 A file is written as a `.part` in the run's own folder, then recorded in the ledger (a table in the
-database) under the claim, then renamed to its final path. A crash before the record leaves a
-`.part` without a record, which is removed. A crash after it leaves a `.part` with a record, which
-is renamed. This recovery takes place in the next execution of the run, at the end of the run, or in
-the sweep of any instance with the same data folder. The ledger therefore contains every finished
-file, and a file that was written under a stale claim never gets its final name.
+database) under the claim, then renamed to its final path. A crash before the record is written
+leaves a `.part` without a record, which is removed. A later crash leaves a `.part` with a record,
+which is renamed. This recovery takes place in the next execution of the run, at the end of the run,
+or in the sweep of any instance with the same data folder. The ledger therefore contains every
+finished file, and a file that was written under a stale claim never gets its final name.
 
 Files are removed only under an exclusive lock on the folder of the key. The folder with the parts
 of a run is removed last, because its presence makes a sweep notice an interrupted clean-up.
@@ -57,9 +57,9 @@ class Output:
     async def prepare(self, execution: Execution) -> None:
         """Archive or remove the earlier output of the run's key, before the job begins.
 
-        The submission of the run chose between the two. After a crash the preparation is repeated
-        until it is confirmed in the database, and never after that. Raise RunNotActive if the claim
-        is stale.
+        The run's submission decides whether to archive or to remove. After a crash the preparation
+        is repeated until it is confirmed in the database, and never after that. Raise RunNotActive
+        if the claim is stale.
         """
         claimed = execution.claimed
         async with self._hold_key(claimed.key):
@@ -100,7 +100,7 @@ class Output:
                 raise asyncio.CancelledError  # Packing was stopped, so no file may be removed.
 
     async def recover(self, run_id: RunId, *, up_to_generation: int | None = None) -> None:
-        """Rename or remove the parts that executions of a run have left, up to a generation.
+        """Rename or remove the parts that executions of a run left, up to `up_to_generation`.
 
         `up_to_generation=None` means all executions of the run.
         """
@@ -139,9 +139,9 @@ class Output:
             await self._delete(run_id, record.run.key)
 
     async def clean_up_key(self, key: Key, *, except_run_id: RunId) -> None:
-        """Finish the clean-up of the key's earlier runs before another run writes files there.
+        """Finish the clean-up of the key's earlier runs before a new run writes files.
 
-        Otherwise a part of an earlier run that is renamed later would replace a newer file.
+        Otherwise a part of an earlier run could be renamed later and replace a newer file.
         """
         for run_id in self.folder.run_ids():
             if run_id != except_run_id and self.open_runs.get(run_id, key) == key:
@@ -166,10 +166,10 @@ class Output:
             hold.close()
 
     async def sweep(self) -> None:
-        """Clean up one batch of runs that ended elsewhere, or without a clean-up.
+        """Clean up one batch of runs that ended in other processes, or without a clean-up.
 
-        The next sweep continues after this batch, so that runs that cannot be cleaned up do not
-        hide later ones.
+        The next sweep continues after this batch. Runs that cannot be cleaned up therefore do not
+        prevent the clean-up of later runs.
         """
         try:
             run_ids = self.folder.run_ids()

@@ -25,7 +25,7 @@ WRITE_INTERVAL_S: Final = 0.1
 PENDING_WEIGHT_MAX: Final = 256 << 10
 """The size of the buffer in characters. A longer log line or event is written alone."""
 EVENT_WEIGHT: Final = 500
-"""The characters that an event other than a log line counts in addition to its payload."""
+"""How many characters an event counts in addition to its payload, unless it is a log line."""
 
 
 class Reporter:

@@ -35,7 +35,7 @@ from headway.services.submit.job import JobFunction
 from headway.services.submit.run_handle import result_or_raise
 
 SHORT_WAIT_S: Final = 1.0
-"""A sleep shorter than this keeps the slot: releasing and requesting it would cost more."""
+"""A shorter sleep keeps the slot, because releasing and requesting it would cost too much."""
 SCHEMA_BYTE_COUNT_MAX: Final = 65_536
 
 A = TypeVar("A")
@@ -72,8 +72,8 @@ class RunContext:
     """The context of one execution of a run, which its job receives as the first argument.
 
     While the job waits in `sleep` (a second or more), in `interrupt` or for a child, the run keeps
-    its key but releases its slot. The job continues when the run has a slot again, which it gets
-    ahead of runs that are only queued.
+    its key but releases its slot. The job continues when the run has a slot again. For that slot
+    the run takes precedence over runs that are only queued.
 
     The attributes are `run_id`, `key`, `mode` (start or continue), `params`, `checkpoint` (the last
     one of this run, or of the run that it continues), `generation` (how often the run was claimed)
@@ -212,7 +212,7 @@ class RunContext:
     async def messages(self) -> list[Any]:
         """Return the messages sent to the run since the last call, in order.
 
-        From the first call on the run accepts messages for the rest of this execution, unless the
+        From the first call on, the run accepts messages for the rest of this execution, unless the
         job opens and closes the window itself with `listening()`.
         """
         messages = await self._inbox.take_messages()
@@ -286,19 +286,19 @@ class RunContext:
         return asks
 
     def listening(self) -> AbstractAsyncContextManager[None]:
-        """Accept messages inside the block. Read them with `messages()` at each step of the job.
+        """Accept messages inside the `async with` block.
 
-        After the block the run accepts neither a message nor a cancel, because only its result has
-        to be stored. Call `messages()` once more after the block, for messages that were accepted
-        inside it.
+        Read the messages with `messages()` at each step of the job, and once more after the block,
+        because the last messages may have been accepted just before its end. After the block the
+        run accepts neither a message nor a cancel, because only its result has to be stored.
         """
         return self._window.listening()
 
     def compacting(self, *, timeout_s: float | None = None) -> AbstractAsyncContextManager[None]:
-        """Refuse messages inside the block. Raise TimeoutError if it takes more than `timeout_s`.
+        """Refuse messages inside the `async with` block. Senders get the refusal `compacting`.
 
-        Senders get the refusal `compacting`. The default of `timeout_s` is the setting
-        `compaction_timeout_s`.
+        Raise TimeoutError if the block takes longer than `timeout_s`. The default of `timeout_s` is
+        the setting `compaction_timeout_s`.
         """
         default_s = self._execution.timeouts.compaction_timeout_s
         return self._window.compacting(timeout_s=default_s if timeout_s is None else timeout_s)
@@ -312,7 +312,7 @@ class RunContext:
         name: str | None = None,
         on_conflict: OnConflict | str = OnConflict.REJECT,
     ) -> "ChildRun":
-        """Start a run of `job` as a child of this run, once, however often this run is executed.
+        """Start a run of `job` as a child of this run, once even if this run is executed again.
 
         `job` is the name of a job, or its function. A later execution of this run gets the same
         child for the same `name`. Without a `name` it gets the same child for the same job, key and

@@ -32,7 +32,7 @@ class FileWriter:
         self._buffer = bytearray()
 
     async def write(self, data: bytes | bytearray | memoryview) -> None:
-        """Append `data` to the file. Awaits the disk when the buffer is full."""
+        """Append `data` to the file. Wait for the disk when the buffer is full."""
         self._buffer += check_data(data)
         if len(self._buffer) >= BUFFER_BYTE_COUNT:
             await self.flush()
@@ -94,7 +94,10 @@ class RunFiles:
         return self._folder.create_part(self._run_id, name)
 
     async def finish_part(self, part: PartFile, path: str) -> None:
-        """Record the file in the ledger, then rename it. Raise RunNotActive on a stale claim."""
+        """Record the file in the ledger, then rename it to its final path.
+
+        Raise RunNotActive if the claim is stale.
+        """
         byte_count = await self._output.threads.run(part.finish)
         self._check_not_ended()
         self._folder.check_path(self._key, path)
@@ -126,8 +129,8 @@ class RunFiles:
     async def end_parts(self, *, is_released: bool) -> None:
         """Rename or remove all parts of the run, after the job has stopped.
 
-        If the claim is released because of a cancel that requested it, also delete the files of the
-        run. If an operation fails, the sweep repeats it later.
+        Also delete the run's files if the claim is released because of a cancel that requested the
+        deletion. If an operation fails, the sweep repeats it later.
         """
         self._has_ended = True
         try:
@@ -147,7 +150,7 @@ class RunFiles:
     async def close(self) -> None:
         """Release the run's folder, and clean it up if the run has ended.
 
-        The outcome of the execution must be written before.
+        Call this after the outcome of the execution is written.
         """
         if self._hold is not None:
             self._hold.close()

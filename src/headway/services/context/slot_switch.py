@@ -11,7 +11,7 @@ from headway.services.retrying import retry_until_available
 
 
 class Slot:
-    """Releases the slot when the job's first wait begins, and requests it after the last one.
+    """Releases a job's slot when its first wait begins, and gets one when its last wait ends.
 
     A job may wait for several things at once. Until its last wait ends, other work of the job also
     runs without a slot. A job that held a slot while it waits for a child could prevent the child
@@ -29,9 +29,10 @@ class Slot:
 
     @asynccontextmanager
     async def open_wait(self) -> AsyncIterator[None]:
-        """Release the slot inside the block, and get a slot at its end, unless the run must end.
+        """Release the slot inside the `async with` block, and get a slot when the block ends.
 
-        The request for a slot takes precedence over runs that are only queued.
+        No slot is requested if the run must end. The request for a slot takes precedence over runs
+        that are only queued.
         """
         self._execution.begin_wait()
         try:
@@ -54,7 +55,8 @@ class Slot:
                 self._has_slot = not await retry_until_available(lambda: self._store.apply(release))
                 self._execution.has_slot = self._has_slot
             elif not is_waiting and not self._has_slot:
-                # Set before the await: if it is canceled, the next wait releases slot or request.
+                # Set before the await: if it is canceled, the next wait releases the slot, or
+                # withdraws the request.
                 self._has_slot = True
                 slot = self._execution.expect_slot()
                 request = RequestSlot(self._execution.claim)

@@ -70,11 +70,11 @@ class Claimer:
         self._on_answer = on_answer
         self._wake = asyncio.Event()
         self._extra_lanes: dict[LaneName, None] = {}
-        """Lanes of no job registered here in which runs were claimed, the newest lane last."""
+        """Lanes in which runs were claimed but which no job registered here uses, newest last."""
         self._changed_lanes: set[LaneName] = set()
         """Lanes that are not regular and had an event since the last round."""
         self._failed_lanes: set[LaneName] = set()
-        """Lanes whose last claim the database could not execute."""
+        """Lanes in which the database could not execute the last claim."""
         self._all_lanes_polled_at_s = float("-inf")
         self._is_stopping = False
 
@@ -96,7 +96,7 @@ class Claimer:
         self._wake.set()
 
     async def poll(self) -> None:
-        """Claim runs after each event that may allow it and every POLL_S, until `stop`."""
+        """Claim runs until `stop`: every POLL_S, and after each event that may permit a claim."""
         while not self._is_stopping:
             self._wake.clear()
             changed, self._changed_lanes = self._changed_lanes, set()
@@ -129,10 +129,10 @@ class Claimer:
         return {CRON_LANE, *(job.lane for job in self._jobs.values()), *self._extra_lanes}
 
     async def _claim_from(self, lanes: Collection[LaneName]) -> None:
-        """Claim from all these lanes with few commands, or from each lane separately on failure.
+        """Claim from all these lanes with few commands. If a command fails, claim lane by lane.
 
-        A row that cannot be read fails every claim in its lane. Such a lane gets a separate claim
-        until one succeeds, so that it does not fail the claims of other lanes.
+        A row that cannot be read fails every claim in its lane. Such a lane gets separate claims
+        until one of them succeeds, so that it does not fail the claims of other lanes.
         """
         names = sorted(lanes)
         separate = [lane for lane in names if lane in self._failed_lanes]
@@ -194,7 +194,7 @@ class Claimer:
             self._wake.set()
 
     def _mark_changed_lanes(self, events: Sequence[Event]) -> None:
-        """Schedule a poll of the lanes of these events, except the regular lanes."""
+        """Schedule a poll of the lanes in which these events occurred, except regular lanes."""
         lanes = {event.lane for event in events if event.type in CLAIM_TRIGGERS}
         changed = {lane for lane in lanes - self._regular_lanes() if lane is not None}
         if changed and self._jobs:

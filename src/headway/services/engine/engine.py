@@ -95,9 +95,9 @@ class Engine:
 
     If a loop of the engine fails, the body is canceled and the error of the loop is raised.
 
-    After the body the engine claims no more runs. Runs that execute then have `stop_wait_s` to end,
-    or no time if the body raised an error. After that time they are canceled and handed over to
-    other instances.
+    When the body has ended, the engine claims no more runs. Runs that are still executing have
+    `stop_wait_s` to end, or no time if the body raised an error. After that time they are canceled
+    and handed over to other instances.
     """
 
     def __init__(
@@ -136,7 +136,7 @@ class Engine:
         self._on_start = on_start
         self._claimer = Claimer(store, reader, ids, jobs, on_answer=self._on_claimed)
         self._executing: dict[RunId, Execution] = {}
-        """The latest execution of each run. A lost execution that still ends is not in here."""
+        """The latest execution of each run. An earlier, lost execution may still be ending."""
         self._tasks: set[asyncio.Task[None]] = set()
         self._all_polled_at_s = float("-inf")
         self._unknown_claims: set[Claim] = set()
@@ -148,7 +148,7 @@ class Engine:
 
     @asynccontextmanager
     async def run(self) -> AsyncIterator[None]:
-        """Claim and execute runs inside the block."""
+        """Claim and execute runs until the `async with` block ends."""
         guard_loop()
         await self._register()
         stop_listening = self._store.listen(self._on_events)
@@ -247,9 +247,10 @@ class Engine:
         )
 
     def _on_renewed(self, until_s: float | None) -> None:
-        """Set the end of the trust window, or close it if `until_s` is None (declared dead).
+        """Set the end of the trust window to `until_s`.
 
-        The writer's thread calls this.
+        Close the window if `until_s` is None, because the instance was declared dead. The writer's
+        thread calls this.
         """
         self._trusted_until_s = float("-inf") if until_s is None else until_s
 
@@ -315,7 +316,7 @@ class Engine:
                 del self._executing[run_id]
 
     async def _release_claim(self, claim: Claim) -> None:
-        """Hand over a run that this process no longer executes, or whose job ignores its cancel."""
+        """Hand over a run that this process does not execute, or whose job ignores cancellation."""
         # A run that was never executed counts as progressed: it cannot have caused a stop.
         hand_over = self._failed_hand_overs.get(claim, HandOver(claim, has_progressed=True))
         execution = self._executing.get(claim.run_id)
@@ -344,9 +345,10 @@ class Engine:
         return min(POLL_S, POLL_ALL_S / 2, self._lease_ttl_s / 6)
 
     async def _poll_decisions(self) -> None:
-        """Read the decisions of other instances about the runs here, in case a hint was lost.
+        """Read what other instances decided about the runs that execute here.
 
-        Runs that wait for an answer are read every time, all others every POLL_ALL_S.
+        This is needed if a hint was lost. Runs that wait for an answer are read every time, all
+        others every POLL_ALL_S.
         """
         now_s = time.monotonic()
         poll_all_s = min(POLL_ALL_S, self._lease_ttl_s / 3)
@@ -448,8 +450,8 @@ _ExecutionsByClaim = dict[Claim, tuple[Execution, "asyncio.Future[None] | None"]
 
 
 def _by_claim(executions: Iterable[Execution]) -> _ExecutionsByClaim:
-    """Map each claim to its execution and the slot future that it waits for now.
+    """Map each claim to its execution and the slot future that the execution waits for now.
 
-    Call before a read of the runs.
+    Call this before the runs are read.
     """
     return {execution.claim: (execution, execution.slot_future) for execution in executions}

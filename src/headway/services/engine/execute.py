@@ -180,7 +180,10 @@ def _fail_or_retry(job: Job, execution: Execution, error: BaseException) -> Fail
 def _build_fail(
     execution: Execution, code: str, message: str, *, raised: BaseException | None = None
 ) -> Fail:
-    """Log a failure, and return the command that fails the run. Both hide the run's secrets."""
+    """Log a failure, and return the command that fails the run.
+
+    The run's secrets are hidden in the log and in the command.
+    """
     secrets = secret_values(execution.claimed.params)
     message = hide_secrets(message, secrets)
     traceback = None if raised is None else format_traceback(raised, secrets=secrets)

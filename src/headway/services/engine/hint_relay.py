@@ -43,7 +43,7 @@ log = event_log(__name__)
 class HintRelay:
     """Relays hints inside `async with relay.run()`, which must enclose `engine.run()`.
 
-    The lease of a key is therefore released only after its run has ended here, also when the
+    The lease of a key is therefore released only after its run has ended here, even when the
     process stops.
     """
 
@@ -77,7 +77,7 @@ class HintRelay:
 
     @asynccontextmanager
     async def run(self) -> AsyncIterator[None]:
-        """Relay hints inside the block."""
+        """Relay hints until the `async with` block ends."""
         async with self._background:
             for loop in (self._register_started(), self._publish_pending(), self._poll_on_hints()):
                 self._background.start_loop(loop)
@@ -114,7 +114,7 @@ class HintRelay:
                         hold.add_done_callback(self._hold_tasks.discard)
 
     async def _hold(self, execution: Execution) -> None:
-        """Hold the lease of the execution's key and receive its hints until the execution ends."""
+        """Until the execution ends, hold the lease of its key and receive the hints for its run."""
         lease = HeldLease(
             hint_bus=self._hint_bus,
             key=execution.claimed.key,

@@ -1,11 +1,11 @@
 """Hold the lease of a key on the hint bus (Redis) while its run is executed.
 
-This lease is only a hint for other instances; the claim in the database decides who executes a run.
-The holder renews the lease every third of its time to live. If a renewal is refused, or none
-succeeds within the trust window (`headway.core.lease`), the holder queries the database. If the
-claim is still current there, the holder acquires the lease again and the work continues. If the
-claim is gone, the work is canceled and LeaseLost is raised. An outage of the hint bus alone
-therefore never ends an execution.
+This lease is only a hint for other instances; the claim in the database decides which instance
+executes a run. The holder renews the lease every third of its time to live. If a renewal is
+refused, or none succeeds within the trust window (`headway.core.lease`), the holder queries the
+database. If the claim is still current there, the holder acquires the lease again and the work
+continues. If the claim is gone, the work is canceled and LeaseLost is raised. An outage of the hint
+bus alone therefore never ends an execution.
 """
 
 import asyncio

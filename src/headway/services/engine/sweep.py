@@ -33,10 +33,13 @@ PAGE_COUNT_MAX: Final = 20
 LOOKAHEAD_S: Final = 2.0
 """How far ahead a round reads timers: further than the time until the next round."""
 TICK_S: Final = 0.02
-"""Runs whose timers expire within this time are woken together, when the last one is due."""
+"""Runs whose timers expire within this time of each other are woken together.
+
+They are woken when the last timer expires.
+"""
 
 UpcomingTimers = Sequence[tuple[float, RunId]]
-"""The seconds left and the id of each parked run whose timer expires soon, in order."""
+"""The parked runs whose timers expire soon, each as (seconds left, run id), soonest first."""
 
 log = event_log(__name__)
 
@@ -84,7 +87,7 @@ async def sweep(
 
 
 async def _move_due(store: Store, reader: RunReader) -> _SweepPage:
-    """Process a page of at most BATCH_SIZE due runs. Return it and the timers that follow."""
+    """Process at most BATCH_SIZE due runs. Return their ids and the timers that expire next."""
     now = await reader.now()
     read_at_s = time.monotonic()
     runs = await reader.runs_due(add_seconds(now, seconds=LOOKAHEAD_S), limit=BATCH_SIZE)

@@ -119,7 +119,7 @@ class FlowCatalog:
         )
 
     async def create(self, name: str, *, by: str = "") -> PublishedFlow:
-        """Create a flow without a version. If the name is taken, the flow gets a variant of it.
+        """Create a flow without a version. If the name is taken, use a variant of the name.
 
         Two programs that choose the same name therefore never publish into one flow. A caller that
         repeats the call after a lost answer creates a second flow, and uses only one of them.
@@ -186,7 +186,7 @@ class FlowCatalog:
         return parsed
 
     async def list(self, *, limit: int = 100, after: str = "") -> Sequence[SavedFlow]:
-        """Return at most `limit` flows in the order of their names, after the name `after`."""
+        """Return at most `limit` flows whose names follow `after`, in the order of their names."""
         return await self.services.flow_reader.flows(limit=limit, after=after)
 
     async def get(self, name: str) -> SavedFlow:
@@ -236,9 +236,9 @@ class FlowCatalog:
         return saved
 
     async def definition(self, name: str, version: int | None = None) -> EffectiveDefinition:
-        """Return the effective definition of a version, with its error policy, and its warnings.
+        """Return a version's effective definition, including the error policy, and its warnings.
 
-        The stored text of a version from before error policies existed contains no policy.
+        If the version was stored before error policies existed, its stored text contains no policy.
         """
         saved = await self.version(name, version)
         stored = ErrorPolicy.FOLLOW_DEFAULT
@@ -248,7 +248,7 @@ class FlowCatalog:
     async def versions(
         self, name: str, *, limit: int = 100, before: int | None = None
     ) -> Sequence[VersionSummary]:
-        """Return versions of a flow before version `before`, newest first, without definitions."""
+        """Return a flow's versions that precede `before`, newest first, without definitions."""
         flow = await self.get(name)
         return await self.services.flow_reader.versions(flow.name, limit=limit, before=before)
 

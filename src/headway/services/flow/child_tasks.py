@@ -24,7 +24,7 @@ from headway.services.retrying import retry_until_available
 from headway.services.submit.submitter import Submitter
 
 FIRST_ATTEMPT: Final = 1
-"""The attempt that the ids of children contain. A task itself is never retried."""
+"""The attempt number in the ids of children. It is constant: a task is never retried."""
 
 
 class ChildTasks:
@@ -46,10 +46,10 @@ class ChildTasks:
         self._depth = None if is_child else 0
         self._depth_lock = asyncio.Lock()
         self.open_child_ids: dict[str, RunId] = {}
-        """The ids of the awaited children, by the id of their call."""
+        """The ids of the awaited children, by the id of the call that started each child."""
 
     async def start(self, calls: Sequence[CallFlow], *, may_exist: bool) -> list[Answered | Failed]:
-        """Start the children, and return outcomes of those that have ended or cannot start.
+        """Start the children. Return the outcomes of children that have ended or cannot start.
 
         `may_exist` means that an earlier execution of the task may have started the children, so
         that some may have ended.
@@ -72,7 +72,7 @@ class ChildTasks:
         return failures + ended
 
     def list_cancelled(self, effects: Iterable[Effect]) -> list[RunId]:
-        """Return the children that a step cancels, also those that earlier executions started."""
+        """Return the children that a step cancels, even if an earlier execution started them."""
         return [
             self._child_id(effect.call_id)
             for effect in effects
@@ -83,7 +83,7 @@ class ChildTasks:
         return make_child_id(self._claim.run_id, _step_name(call_id), FIRST_ATTEMPT)
 
     def take_ended(self, ended: Mapping[RunId, EndedChild]) -> list[Answered | Failed]:
-        """Return the outcomes of awaited children in `ended`, which are then no longer awaited.
+        """Return the outcomes of the awaited children in `ended`, and stop awaiting them.
 
         The outcomes are in the order in which the children were started.
         """
@@ -153,7 +153,10 @@ def _step_name(call_id: str) -> str:
 
 
 def _to_outcome(call_id: str, run_id: RunId, child: EndedChild) -> Answered | Failed:
-    """Return the outcome of the call that started a child. A result is its shared state."""
+    """Return the outcome of the call that started a child.
+
+    If the child succeeded, the result of the call is the child's shared state.
+    """
     if child.status is RunStatus.SUCCEEDED:
         assert child.result is not None
         return Answered(call_id, json.loads(child.result))

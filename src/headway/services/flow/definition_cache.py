@@ -18,7 +18,7 @@ class DefinitionCache:
         self._load_lock = asyncio.Lock()
 
     async def flow(self, name: str, version: int) -> Flow:
-        """Return the parsed version of a flow. Raise FlowNotFound if it does not exist."""
+        """Return one version of a flow, parsed. Raise FlowNotFound if it does not exist."""
         return (await self._get(name, version))[0]
 
     async def version_id(self, name: str, version: int) -> str:

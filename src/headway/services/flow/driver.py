@@ -3,7 +3,7 @@
 The driver passes inputs to the pure flow engine, stores the result of a step in one commit, and
 only then performs the effects of the step. After a crash, only calls whose outcome was not stored
 are repeated. A commit that may have failed is harmless: the driver loads the state again, and
-applies the inputs since that state again.
+repeats the inputs that the stored state does not contain.
 """
 
 import asyncio
@@ -107,13 +107,16 @@ class TaskDriver:
             context, services, self._children, self._wake_event, locate_call=self._locate_call
         )
         self._unsaved_outcomes: list[CallOutcome] = []
-        """Outcomes of calls that are applied to the state and not stored yet."""
+        """Outcomes of calls that are applied to the state but not stored yet."""
         self._unsaved_inbox_seqs: list[int] = []
-        """The `seq` of inbox items that are applied to the state and not stored yet."""
+        """The `seq` of each inbox item that is applied to the state but not stored as consumed."""
         self._read_seq = 0
         self._has_unread = False
         self._first_node_since: Instant | None = None
-        """When an execution may have begun the first node, if nothing of that node is stored."""
+        """When this or an earlier execution may have begun the first node.
+
+        None if no execution can have begun it, or if the task has a stored state.
+        """
 
     async def run(self) -> AdvanceFlow:
         must_load = self._checkpoint.get("is_kept") or self._context.execution.claimed.unread_count
@@ -400,7 +403,7 @@ def to_task_error(state: FlowState) -> dict[str, Any]:
 
 
 async def _wait_for_stop() -> Never:
-    """Wait until the engine cancels this task, because its claim is lost or its run canceled."""
+    """Wait until the engine cancels this task: its claim is lost, or its run was canceled."""
     await asyncio.Event().wait()
     raise AssertionError("unreachable: the event is never set")
 

@@ -1,4 +1,4 @@
-"""Explain why a task does not advance: the node that waits, and its cause and remedy."""
+"""Explain why a task does not advance: which node waits, why, and what to do about it."""
 
 from collections.abc import Collection
 from dataclasses import replace

@@ -12,7 +12,7 @@ from headway.core.ids import SECOND_US, Instant
 from headway.ports.clock import Clock
 
 ANSWER_DELAY_US_MAX: Final = SECOND_US
-"""A lead of this clock of at most this time is attributed to a slow database answer."""
+"""If this clock is ahead by at most this time, the cause may be a slow database answer."""
 
 
 class FlowClock:

@@ -63,7 +63,7 @@ class Flows(FlowCatalog):
     def function(  # type: ignore[misc]  # F occurs only in the result, so it cannot be bound here.
         self, function: FlowFunction | None = None, /, *, name: str | None = None
     ) -> Any:
-        """Register a function for nodes of kind `local`, under its own name unless one is given.
+        """Register a function for `local` nodes, under its own name unless `name` is given.
 
         The function is called with the node's input and, if it takes a second argument, with the
         parameters of the node. Its return value is the node's result, and an exception is the
@@ -179,7 +179,7 @@ class Flows(FlowCatalog):
     async def iter_tasks(
         self, task_filter: TaskFilter, *, limit: int, after: tuple[Instant, RunId] | None = None
     ) -> AsyncIterator[TaskView]:
-        """Yield the tasks of `tasks` one by one, for callers that must limit their memory."""
+        """Yield the results of `tasks` one by one, for callers that must limit their memory."""
         if task_filter.flow is not None:
             flow, _ = await self.resolve(task_filter.flow)
             task_filter = replace(task_filter, flow=flow)
@@ -200,7 +200,7 @@ class Flows(FlowCatalog):
     async def iter_node_runs(
         self, task_id: str, *, limit: int, after_seq: int = 0
     ) -> AsyncIterator[NodeRun]:
-        """Yield the rows of `node_runs` one by one, for callers that must limit their memory."""
+        """Yield the results of `node_runs` one by one, for callers that must limit their memory."""
         task = await self._read_task(task_id)
         async for row in self._views.node_runs(task, limit=limit, after_seq=after_seq):
             yield row
@@ -208,7 +208,7 @@ class Flows(FlowCatalog):
     async def signal(self, task_id: str, key: str, value: Any, *, by: str = "") -> None:
         """Set `key` of the task's shared state, and wake the task.
 
-        A signal that arrives before the task waits for it is stored.
+        If the task does not wait for the signal yet, the signal is stored.
 
         Raise RunNotActive if the task has ended, and TooLarge if the value does not fit.
         """
@@ -220,7 +220,8 @@ class Flows(FlowCatalog):
     async def approve(self, task_id: str, answer: bool | str = True, *, by: str = "") -> None:
         """Answer the approval that the task waits for. The first answer is final.
 
-        Raise ApprovalNotOpen if the task does not wait for an approval or has an answer already.
+        Raise ApprovalNotOpen if the task waits for no approval, or if the approval is already
+        answered.
         """
         raw_answer: object = answer
         if not isinstance(raw_answer, bool | str) or raw_answer == "":

@@ -57,11 +57,11 @@ class Functions:
         )
 
     async def call(self, command: CallFunction) -> CallOutcome:
-        """Call a function and return the outcome, also if the function raises.
+        """Call a function and return the outcome, even if the function raises an exception.
 
-        To stop an `async def` function, cancel this call. Return CalleeUnavailable if this process
-        has not registered the function: another process may have, such as the next version of this
-        program.
+        To stop an `async def` function, cancel this call. Return CalleeUnavailable if the function
+        is not registered in this process: it may be registered in another process, for example in
+        the next version of this program.
         """
         registered = self._functions.get(command.function)
         if registered is None:
@@ -102,7 +102,7 @@ class Functions:
 
 
 def to_outcome(call_id: str, result: Any) -> Answered | Failed:
-    """Return an outcome with `result`, or a final failure if that is not a valid document."""
+    """Return an outcome with `result`, or a final failure if it is not a valid document."""
     if result is None or isinstance(result, bool) or _is_small_int(result):
         return Answered(call_id, result)  # Always a valid document.
     try:
@@ -123,7 +123,7 @@ _COPIED_TYPES: Final = (dict, list, tuple)
 def copy_with_secrets(value: Any) -> Any:
     """Return a copy of `value` with its secrets revealed.
 
-    The function may change the copy without an effect on the task.
+    A flow function may change the copy without affecting the task.
     """
     if isinstance(value, Mapping):
         if not value:

@@ -52,7 +52,7 @@ class WakeEvent(asyncio.Event):
 
 
 class Calls:
-    """The calls of a task in flight, and the outcomes not yet applied to its state."""
+    """A task's calls in flight, and the outcomes that are not yet applied to its state."""
 
     def __init__(
         self,
@@ -88,14 +88,14 @@ class Calls:
         return not (self._in_flight or self._ended)
 
     def take_ended(self) -> list[CallOutcome]:
-        """Remove and return the outcomes of ended calls that were not taken before."""
+        """Remove and return the outcomes of calls that ended since the last `take_ended`."""
         ended, self._ended = self._ended, []
         return ended
 
     def cancel_except(self, open_call_ids: Collection[str]) -> None:
-        """Cancel all calls in flight except `open_call_ids`.
+        """Cancel all calls in flight except those in `open_call_ids`.
 
-        The CancelCall effects of the others may have been lost with the answer to a commit.
+        The effects that cancel these calls may have been lost with the answer to a commit.
         """
         for call_id in self._in_flight.keys() - open_call_ids:
             self._in_flight.pop(call_id).cancel()
@@ -128,9 +128,9 @@ class Calls:
     def _start_calls(
         self, effects: Sequence[Effect], started_ids: Collection[str]
     ) -> list[CallFlow]:
-        """Start the calls of workers and functions, and return the child tasks to start.
+        """Start the calls to workers and functions, and return the child tasks to start.
 
-        Cancel calls as the effects require.
+        Also cancel the calls that the effects cancel.
         """
         started = set(started_ids)
         starts: list[CallFlow] = []

@@ -24,14 +24,15 @@ _TOO_LARGE: Final = f"is more than {BYTE_COUNT_MAX:,} bytes"
 class StepWriter:
     """Builds the commands that store steps, and tracks the stored sizes of the shared state.
 
-    Only the holder of the claim may use it, because then no other process writes these rows.
+    Only the holder of the claim may use it. While the claim is held, no other process writes these
+    rows, so the tracked sizes stay correct.
     """
 
     def __init__(self, claim: Claim, parent_id: RunId | None) -> None:
         self._claim = claim
         self._parent_id = parent_id
         self._sizes: dict[str, int] = {}
-        """The stored size of each member of the shared state, name and value, in bytes."""
+        """The stored size in bytes of each member of the shared state: its name and its value."""
         self._size = _BRACES_SIZE
         """The size of the whole shared state as the result of the task, in bytes."""
         self._pending_sizes: dict[str, int | None] = {}
@@ -124,9 +125,9 @@ class StepWriter:
 
 
 def measure_signal(shared: SharedState, key: str, value: Document) -> SharedStateUsage:
-    """Return the size of the shared state with the signal and all unread signals.
+    """Return the size that the shared state has with this signal and all unread signals.
 
-    Each unread signal counts in full, as it is stored, although one may replace another.
+    Each unread signal counts in full, as it is stored, although one signal may replace another.
     """
     sizes = {name: _member_size(encode_json(name), text) for name, text in shared.members.items()}
     sizes[key] = _member_size(encode_json(key), value)

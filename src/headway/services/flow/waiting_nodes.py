@@ -37,7 +37,7 @@ def wait_reason(state: FlowState) -> str:
 
 
 class AwaitedWorker(NamedTuple):
-    """The wait of a task for a worker that offers its services."""
+    """A task's wait for a worker that offers the services that the task calls."""
 
     services: tuple[str, ...]
     """The services that no live worker offers, or whose workers cannot be reached."""
@@ -49,7 +49,7 @@ class AwaitedWorker(NamedTuple):
 
 
 def awaited_worker(state: FlowState) -> AwaitedWorker | None:
-    """Return the wait of a task for a worker, or None if the task does not wait for a worker."""
+    """Return a task's wait for a worker, or None if the task does not wait for a worker."""
     frame = state.frames[-1]
     waiting = [branch for branch in frame.open_branches.values() if branch.is_awaiting_callee]
     if state.is_over or not frame.is_entered or frame.node.function or not waiting:
@@ -62,7 +62,7 @@ def awaited_worker(state: FlowState) -> AwaitedWorker | None:
 
 
 def awaited_path(state: FlowState) -> Path | None:
-    """Return the path at which the node expects an event or approval, or None if it does not."""
+    """Return the path at which the node expects an event or approval, or None if there is none."""
     frame = state.frames[-1]
     name = AWAITED_PATH_PARAMS.get(frame.node.kind)
     if name is None or not frame.is_entered or state.is_over:
@@ -77,7 +77,7 @@ def awaited_path(state: FlowState) -> Path | None:
 def awaited_key(state: FlowState) -> str | None:
     """Return the key of the shared state that a signal must set for the node to continue.
 
-    Return None if the node waits for no signal, or for a value inside a key.
+    Return None if the node waits for no signal, or if it waits for a part of a key's value.
     """
     path = awaited_path(state)
     return None if path is None else path.exact_key

@@ -1,8 +1,8 @@
 """Wake tasks that are parked because no live worker offered their service.
 
-Such a task holds no slot and polls nothing. Each process polls the worker registry once per second,
-and reuses a read of the registry for its calls for less than a second. When a new service has
-appeared, the tasks that wait for it are woken. All waiting tasks are also checked every ten
+Such a task holds no slot and polls nothing. Each process polls the worker registry once per second.
+Its calls to workers reuse a read of the registry that is less than a second old. When a new service
+has appeared, the tasks that wait for it are woken. All waiting tasks are also checked every ten
 seconds, because a task may park while its worker registers. Without a worker, a task wakes by
 itself at the end of its wait.
 """

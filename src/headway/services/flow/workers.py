@@ -43,7 +43,7 @@ from headway.services.flow.flow_clock import FlowClock
 from headway.trace import open_client_span, trace_headers
 
 CALL_TIMEOUT_S: Final = 300.0
-"""The time limit of a call whose node has none."""
+"""The time limit of a call whose node has no time limit."""
 CANCEL_TIMEOUT_S: Final = 1.0
 REGISTRY_MAX_AGE_S: Final = 1.0
 """How long a read of the registry is reused. A slightly outdated load does no harm."""
@@ -137,13 +137,16 @@ class Workers:
         return {service for worker in await self.list() for service in worker.services}
 
     async def read_recent_services(self) -> frozenset[str]:
-        """Return the services that live workers offer, as of at most about a second ago."""
+        """Return the services that live workers offer. The result may be about a second old."""
         await self._refresh(newer_than_s=time.monotonic() - REGISTRY_MAX_AGE_S)
         alive = [worker for worker in self._cached_workers if self.is_alive(worker)]
         return frozenset(service for worker in alive for service in worker.services)
 
     async def filter_offered(self, services: Collection[str]) -> frozenset[str]:
-        """Return the subset of `services` that live workers offer, as of about a second ago."""
+        """Return the subset of `services` that live workers offer.
+
+        The result may be about a second old.
+        """
         return (await self.read_recent_services()).intersection(services)
 
     # Calls.
@@ -160,7 +163,7 @@ class Workers:
 
         Skip workers that are gone or draining, because they have done nothing. Return
         CalleeUnavailable if no worker is left. `report_progress` receives the worker's progress. If
-        this call is canceled, the worker is notified, with only a short wait.
+        this call is canceled, the worker is notified. That delays the cancellation only briefly.
         """
         unavailable = CalleeUnavailable(command.call_id, NO_WORKER)
         for _ in range(SKIPPED_COUNT_MAX):

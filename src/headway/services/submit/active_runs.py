@@ -28,7 +28,10 @@ _ACTIVE: Final = frozenset({RunStatus.RUNNING, RunStatus.CANCELLING})
 
 
 class Queueing(NamedTuple):
-    """The outcome of `queue_message`: true if the message was queued, else with its refusal."""
+    """The outcome of `queue_message`.
+
+    It is truthy if the message was queued; otherwise it holds the reason for the refusal.
+    """
 
     refusal: Refusal | None = None
 
@@ -62,7 +65,11 @@ class ActiveRuns:
         )
 
     async def queue_message(self, key: str, message: Any, *, by: str = "") -> Queueing:
-        """Send a message to the active run of the key. Return the refusal if it does not listen."""
+        """Send a message to the active run of the key.
+
+        The result is truthy if the message was queued; otherwise it holds the reason for the
+        refusal.
+        """
         run = await self.get(key)
         if run is None:
             return Queueing(Refusal.NO_ACTIVE_RUN)
@@ -79,7 +86,8 @@ class ActiveRuns:
     ) -> Sequence[StoppedRun]:
         """Cancel all runs of the key, so that none of them starts when another one ends.
 
-        Return the outcome for each run, the active run last, or nothing if the key has no runs.
+        Return the outcome for each run, the active run last. The result is empty if the key has no
+        runs.
         """
         stopped = await self._store.apply(
             StopKey(
@@ -95,9 +103,9 @@ class ActiveRuns:
         return stopped
 
     async def abort(self, key: str, *, by: str = "") -> bool:
-        """Cancel the key's queued runs, then the active one.
+        """Cancel the key's queued runs, then its active run.
 
-        Return False if the key had no run, or if the active run no longer accepts a cancel.
+        Return False if the key has no run, or if none of its runs accepts the cancel.
         """
         return any(run.result in _CANCEL_ACCEPTED for run in await self.stop(key, by=by))
 

@@ -57,11 +57,11 @@ class LaneSettings:
         expected_revision: int | None = None,
         by: str = "",
     ) -> LaneRow:
-        """Change those settings of a lane that are not None. `max_queued=-1` removes that limit.
+        """Change the settings of a lane. A setting whose argument is None stays unchanged.
 
-        A raised limit takes effect at once. A lowered limit interrupts no run; further runs start
-        only when fewer runs than the limit are active. Raise RevisionConflict if the lane was
-        changed since `expected_revision` was read.
+        `max_queued=-1` removes the limit on queued runs. A raised limit takes effect at once. A
+        lowered limit interrupts no run; further runs start only when fewer runs than the limit are
+        active. Raise RevisionConflict if the lane was changed since `expected_revision` was read.
         """
         answer = await self._store.apply(
             SetLane(

@@ -22,7 +22,8 @@ _NAMED_KINDS: Final = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Paramete
 class Parameters:
     """The parameters of a job's function except the first one, which is the context.
 
-    Values are validated strictly, as JSON: neither "5" nor true is an integer, and a date is text.
+    Values are validated strictly, as JSON: neither "5" nor true is an integer. A date is given as
+    text.
     """
 
     def __init__(self, function: Callable[..., Any], *, job: str) -> None:
@@ -80,7 +81,7 @@ class Parameters:
         self._defaults[name] = default
 
     def encode(self, params: Mapping[str, Any], *, stored: Mapping[str, Any] = EMPTY) -> Document:
-        """Return `params` and the defaults as a document. Raise InvalidInput if one is invalid.
+        """Return `params` and the defaults as a document. Raise InvalidInput if a value is invalid.
 
         A redacted secret in `params` is replaced by its value in `stored`.
         """
@@ -101,7 +102,7 @@ class Parameters:
         return mark_secrets(params, self._secret_names, stored=stored)
 
     def mark_secrets(self, document: str) -> str:
-        """Return a stored document with its secrets marked. Its length is not limited."""
+        """Return a stored document with its secrets marked. The document may have any length."""
         if not self._secret_names:
             return document
         params = json.loads(document)
@@ -124,7 +125,7 @@ class Parameters:
     def _list_errors(self, error: ValidationError) -> list[tuple[str, str]]:
         """Return the path and the problem of the first error of each parameter.
 
-        Unknown parameters come first, then missing ones, then the rest.
+        Unknown parameters come first, then missing parameters, then parameters with other errors.
         """
         errors: dict[str, tuple[int, str, str]] = {}
         for details in error.errors(include_url=False, include_context=False, include_input=False):
@@ -157,7 +158,7 @@ class Parameters:
 
 
 def _is_secret(adapter: TypeAdapter[Any], field: str) -> bool:
-    """Return whether a parameter is a secret, also an optional one (`SecretStr | None`).
+    """Return whether a parameter is a secret. The secret may be optional (`SecretStr | None`).
 
     Raise InvalidInput if the secret is nested in another type.
     """

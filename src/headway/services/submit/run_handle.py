@@ -54,7 +54,10 @@ def result_or_raise(record: RunRecord) -> Any:
 
 
 class RunHandle:
-    """A handle to a run: read, cancel, message or await it. Dropping it does not affect the run."""
+    """A handle to a run, to read, cancel, message or await the run.
+
+    Dropping the handle does not affect the run.
+    """
 
     def __init__(
         self,
@@ -77,7 +80,7 @@ class RunHandle:
         return f"RunHandle({self.id!r})"
 
     async def record(self) -> RunRecord:
-        """Return the record of the run, whose documents are JSON text.
+        """Return the record of the run. The documents in the record are JSON text.
 
         Raise RunNotFound if the run does not exist.
         """
@@ -97,7 +100,7 @@ class RunHandle:
         by: str = "",
         grace_s: float = GRACE_S,
     ) -> CancelResult:
-        """Request a cancel of the run and of its children.
+        """Request that the run and its children are canceled.
 
         The result shows whether the run is already canceled, or still has to end.
         """
@@ -141,7 +144,7 @@ class RunHandle:
         )
 
     async def steer(self, message: Any, *, by: str = "") -> Refusal | None:
-        """Send a message as `send` does. Return None if it is accepted, or else the refusal."""
+        """Send a message like `send`. Return None if it is accepted, or else why it is refused."""
         try:
             await self._post(MESSAGE, message, by=by)
         except (RunNotActive, RunNotFound):
@@ -218,9 +221,10 @@ class RunHandle:
         return {interrupt.call_id: json.loads(interrupt.question) for interrupt in interrupts}
 
     async def result(self, timeout_s: float | None = None) -> Any:
-        """Wait for the end of the run, and return its result. Raise RunFailed if it has none.
+        """Wait for the end of the run, and return its result.
 
-        Raise TimeoutError if the wait takes longer than `timeout_s`. The run then continues.
+        Raise RunFailed if the run has no result. Raise TimeoutError if the wait takes longer than
+        `timeout_s`. The run then continues.
         """
         if timeout_s is not None:
             check_seconds(timeout_s, field="timeout_s")
@@ -262,7 +266,7 @@ class RunHandle:
 
 
 def _to_error(record: RunRecord) -> Any:
-    """Return the error of an ended run, or the reason of its cancel, or None."""
+    """Return the error of an ended run, or why it was canceled. Return None if there is neither."""
     if record.error is not None:
         return json.loads(record.error)
     reason = "" if record.cancel is None else json.loads(record.cancel)["reason"]

@@ -1,13 +1,13 @@
 """Wait for the end of a run (`wait_for_end`), or for its next change (`open_waiter`).
 
 Handles of runs and jobs that wait for their children use the same watcher, one per process. A
-commit of this process, and a commit of another process of which the database notifies this process,
-wakes the waiters of the run at once. A poll covers commits that this process is not notified of.
+commit wakes the waiters of its run at once if this process made the commit, or if the database
+notifies this process of it. A poll covers all other commits.
 
 All waiters share one listener and one poll: 10,000 waiters cost one query per second, and a commit
-costs time only for the waiters of its own run. A caller that waits for the end of a run is
-woken only by its end, however many events precede it. If the poll fails, it wakes all waiters, and
-each caller gets the error from its own read.
+costs time only for the waiters of its own run. A caller that waits for the end of a run is woken
+only when the run ends, however many events precede its end. If the poll fails, it wakes all
+waiters, and each caller gets the error from its own read.
 
 A caller that follows the changes of a run repeats: `begin_read`, read the run, `note_seen` with the
 `run_seq` that was read, `wait`. Each event of a run increments its `run_seq`, so a caller that has
@@ -78,7 +78,10 @@ class ChangeWaiter:
         self._seen_seq, self._notified_seq = None, 0
 
     def note_seen(self, run_seq: int) -> None:
-        """Record the `run_seq` that was read. Make `wait` return at once if the run has changed."""
+        """Record the `run_seq` that was read.
+
+        If the run has changed since then, the next `wait` returns at once.
+        """
         self._seen_seq = run_seq
         if self._notified_seq > run_seq:
             self._changed.set()
@@ -97,7 +100,7 @@ class ChangeWaiter:
 
 
 class RunWatcher:
-    """Wakes the waiters of this process. Listens and polls only while there are waiters."""
+    """Wakes the waiters of this process. It listens and polls only while there are waiters."""
 
     def __init__(self, store: Store, runs: RunReader) -> None:
         self._store = store
@@ -122,7 +125,7 @@ class RunWatcher:
 
     @contextmanager
     def open_waiter(self, run_id: RunId) -> Iterator[ChangeWaiter]:
-        """Open a waiter for changes of a run inside the block."""
+        """Open a waiter for changes of a run. It is closed when the `with` block ends."""
         waiter = ChangeWaiter()
         with self._add(run_id, waiter):
             yield waiter

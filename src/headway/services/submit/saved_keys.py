@@ -1,4 +1,4 @@
-"""Saved keys: the job and the parameters of a key's next run, stored until it is started."""
+"""Saved keys: the stored job and parameters for the next run of a key."""
 
 import json
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -21,9 +21,9 @@ PAGE_SIZE: Final = 1_000
 async def read_saved_params(
     reader: RunReader, key: Key, *, job: str
 ) -> tuple[dict[str, Any] | None, int | None]:
-    """Return the parameters saved for the next run of `key`, and the revision of the row.
+    """Return the parameters saved for the next run of `key`, and the saved row's revision.
 
-    Return None for both if nothing is saved for the key, or if the row is for another job.
+    Return (None, None) if nothing is saved for the key, or if the saved row is for another job.
     """
     row = await reader.saved_key(key)
     if row is None or row.job != job:
@@ -47,7 +47,7 @@ class Keys:
         return [row async for row in self.iterate(after=after, limit=limit)]
 
     async def iterate(self, *, after: str | None = None, limit: int) -> AsyncIterator[SavedKey]:
-        """Yield the saved keys of `list` one by one, for callers that must limit their memory."""
+        """Yield the results of `list` one by one, for callers that must limit their memory."""
         after_key = None if after is None else Key(after)
         async for row in self._reader.keys(limit=limit, after=after_key):
             yield self._mark_secrets(row)

@@ -164,7 +164,7 @@ class Submitter:
     ) -> RunHandle:
         """Submit a task of a flow, and return its handle.
 
-        `request` are the caller's arguments that the idempotency fingerprint covers.
+        `request` contains the caller's arguments that the idempotency fingerprint covers.
         """
         document = encode_document(check_params(params), field="params")
         submission = make_submit(
@@ -213,7 +213,7 @@ class Submitter:
     ) -> Accepted | ChildFound:
         """Submit the child task that a task starts at `step`, or find it if it exists.
 
-        The errors are those of `submit_child_run`.
+        Raise the same errors as `submit_child_run`.
         """
         document = encode_document(dict(params), field="params")
         child = self._build_child(
@@ -258,10 +258,11 @@ class Submitter:
         )
 
     async def _apply(self, submission: Submit) -> RunHandle:
-        """Submit, and return a handle to the new run or to the run that was joined or repeated.
+        """Apply a submission, and return a handle to its run.
 
+        This is the new run, or the existing run that the submission joined, steered or repeated.
         The handle has the accepted record if the submission created a run that does not continue
-        another one.
+        another run.
         """
         answer = await self._store.apply(submission)
         handle = self._open_handle(_run_id_or_raise(submission, answer))
@@ -311,7 +312,7 @@ def _child_or_raise(child: StartChild, answer: StartChildResult) -> Accepted | C
 
 
 def _limit_for_fingerprint(limit: TimeLimit) -> float | str | None:
-    """Return a time limit as fingerprints contain it: None if the caller gave no limit."""
+    """Return a time limit for use in a fingerprint, or None if the caller did not set it."""
     if limit is UNSET:
         return None
     return "none" if limit is None else limit

@@ -42,7 +42,7 @@ async def reload_on_signal(
     call_on_signal: Callable[[Callable[[], None]], AbstractContextManager[None]],
     reload: Callable[[], Awaitable[ReloadResult]],
 ) -> AsyncIterator[None]:
-    """Reload the configuration after each signal inside the block.
+    """Reload the configuration after each signal until the `async with` block ends.
 
     Signals during a reload cause one more reload.
     """

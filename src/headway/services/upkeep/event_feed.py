@@ -56,7 +56,7 @@ class FeedPage(NamedTuple, Generic[T]):
     is_gap: bool = False
     """True if events are missing. Take a snapshot, then continue from `up_to_seq`."""
     has_more: bool = False
-    """True if more events exist already. If read for one run: true if there may be more."""
+    """True if more events exist already. For a page of one run, true if more may exist."""
     epoch: int = 0
     """The epoch of the database that was read."""
 
@@ -96,7 +96,7 @@ class EventFeed(Generic[T]):
         self.last_at: Instant | None = None
         """When the event `last_seq` was written, or None if there is no such event."""
         self.history_count = 0
-        """How often the database had another history than before, as after a restore."""
+        """How often the history in the database was replaced, for example by a restore."""
         self.epoch = 0
         """The epoch of the database. After it changes, earlier events may no longer exist."""
         self.is_closed = False
@@ -189,9 +189,10 @@ class EventFeed(Generic[T]):
         return FeedPage(entries, up_to_seq, is_gap, up_to_seq < page.last_seq, page.epoch)
 
     async def wait_for_epoch(self, epoch: int) -> None:
-        """Wait until the feed has reached `epoch`. Return early if the database has not.
+        """Wait until the feed has reached `epoch`.
 
-        A watcher may have read a new epoch from the database before the feed.
+        A watcher may have read a new epoch from the database before the feed has. Return early if
+        the database has no newer epoch than the feed.
         """
         while epoch > self.epoch and not self.is_closed:
             page = await self._reader.events(after_seq=0, limit=1)

@@ -57,7 +57,7 @@ class Mirror:
 
     @asynccontextmanager
     async def run(self) -> AsyncIterator[None]:
-        """Mirror runs to files inside the block, and write the last changes at its end."""
+        """Mirror runs to files inside the `async with` block. Write the last changes at its end."""
         stop_listening = self._store.listen(self._on_events)
         try:
             async with BackgroundTasks() as background:
@@ -79,7 +79,7 @@ class Mirror:
             await wait_until_set(self._wakeup, POLL_S)  # Polls, because other processes write too.
 
     async def _catch_up(self) -> None:
-        """Write all changes since the stored position. Log an error of the disk."""
+        """Write all changes since the stored position. Log a disk error."""
         try:
             await self._write_changes()
         except OSError as error:

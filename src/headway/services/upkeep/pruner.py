@@ -36,8 +36,8 @@ BATCH_SIZE: Final = 500
 EVENT_BATCH_SIZE: Final = 5_000
 """The number of events in a batch.
 
-It is larger than other batches, because the command removes a prefix of the stream without loading
-its rows.
+A batch of events is larger than other batches, because the command removes a prefix of the stream
+without loading its rows.
 """
 BLOCKED_BATCH_COUNT_MAX: Final = 20
 """How many batches of a round may consist mostly of runs that must stay.
@@ -178,7 +178,7 @@ class Pruner:
         return count
 
     async def _old_events(self, before: Instant) -> AsyncIterator[tuple[int, int]]:
-        """Yield the last `seq` and the number of events of each batch of expired events."""
+        """For each batch of expired events, yield its last `seq` and its number of events."""
         after_seq = (await self._events.events(after_seq=0, limit=0)).pruned_seq
         while True:  # Until the first younger event.
             times = await self._events.event_times(after_seq=after_seq, limit=EVENT_BATCH_SIZE)

@@ -42,7 +42,10 @@ log = event_log(__name__)
 async def open_scheduler(
     store: Store, ids: IdSource, clock: Clock, schedules: Sequence[Schedule]
 ) -> AsyncIterator[None]:
-    """Fire `schedules` inside the block. If firing fails, cancel the body and raise the error."""
+    """Fire `schedules` until the `async with` block ends.
+
+    If firing fails, cancel the body of the block and raise the error.
+    """
     async with BackgroundTasks() as background:
         background.start_loop(run_schedules(store, ids, clock, schedules))
         yield
@@ -78,7 +81,7 @@ async def fire_due(store: Store, ids: IdSource, schedules: Sequence[Schedule]) -
 async def _fire(store: Store, ids: IdSource, schedule: Schedule) -> float:
     """Fire a schedule if it is due. Return the seconds until its next fire time.
 
-    Return 0 after a decision, because another fire time may be due already.
+    Return 0 if the schedule has just fired or changed: another fire time may already be due.
     """
     answer = await store.apply(FireSchedule(schedule, ids.run_id()))
     fields = {"schedule": schedule.name, "expression": schedule.expression}
